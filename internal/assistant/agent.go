@@ -87,7 +87,7 @@ func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 		switch _, err := a.compact(ctx); {
 		case errors.Is(err, errNoSummary):
 			a.unsummarised = true
-			a.out.notice("no_summary", "The conversation grew long, and the model gave no summary of it; it goes on as it is for as long as the model takes it.")
+			a.out.notice("no_summary", "The conversation is long, and the model returned no summary of it. It continues without a summary until the model refuses it.")
 		case err != nil:
 			return llm.Answer{}, err
 		}
@@ -207,11 +207,11 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	case answer.Stop == llm.StopLength && a.spent():
 		return final, "", a.overTurns()
 	case answer.Stop == llm.StopLength && a.extensions == maxExtensions:
-		return final, "", &failure{sentence: fmt.Sprintf("The model's answers reached the bound of their length %d times and the last one is not whole. Ask for less in one answer, or for a file that is written in several steps.", maxExtensions+1)}
+		return final, "", &failure{sentence: fmt.Sprintf("The model's answers reached their maximum length %d times, and the last one is incomplete. Ask for less in one answer, or for a file that is written in several steps.", maxExtensions+1)}
 	case answer.Stop == llm.StopLength:
 		a.extensions++
-		a.out.notice("length", "The answer reached the bound of its length; the model is asked to continue.")
-		return final, "Your answer reached the bound of its length and was cut. Go on exactly where it ended, and repeat nothing of it; write long files in several steps.", nil
+		a.out.notice("length", "The answer reached its maximum length; the model is asked to continue.")
+		return final, "Your answer reached its maximum length and was cut. Continue exactly where it ended, and do not repeat any of it. Write long files in several steps.", nil
 	case len(a.c.Schema) == 0:
 		return final, "", nil
 	}
@@ -222,10 +222,10 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	case a.corrections < maxCorrections && !a.spent():
 		a.corrections++
 		a.message = ""
-		a.out.notice("schema", "The last message is not what output.schema asks for; the model is asked again.")
-		return final, fmt.Sprintf("Your last message is not what was asked for: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
+		a.out.notice("schema", "The last message does not match output.schema; the model is asked again.")
+		return final, fmt.Sprintf("Your last message does not match the JSON Schema: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
 	}
-	return final, "", &failure{sentence: fmt.Sprintf("The agent's last message is not what output.schema asks for: %v", fault)}
+	return final, "", &failure{sentence: fmt.Sprintf("The agent's last message does not match output.schema: %v", fault)}
 }
 
 func usesOf(parts []llm.Part) (uses []llm.Part) {
@@ -241,8 +241,8 @@ func usesOf(parts []llm.Part) (uses []llm.Part) {
 // definition's instructions.
 func instructions(c *protocol.Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, a Linux machine of its own. Nobody is there to answer questions while you work: decide what is reasonable and say what you assumed.
-Your working directory is %s. The files that are there when you end are kept as the result of your work.
+	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, which is a Linux machine of its own. Questions cannot be answered while you work: decide what is reasonable, and state your assumptions.
+Your working directory is %s. Its files are stored as the result when you end.
 `, c.WorkDir)
 	for _, v := range c.Volumes {
 		access := "read-only"
@@ -251,7 +251,7 @@ Your working directory is %s. The files that are there when you end are kept as 
 		}
 		fmt.Fprintf(&b, "The volume %s is mounted at %s (%s).\n", v.Name, v.Path, access)
 	}
-	b.WriteString(`Use the tools to do the work, not to talk about it. Look at files before you change them, and check what you did. When all is done, end with a short message on what you did and what came of it.
+	b.WriteString(`Use the tools to do the work; do not only describe it. Read files before you change them, and verify your changes. When you are done, end with a short message about what you did and the result.
 `)
 	if c.Instructions != "" {
 		b.WriteString("\n" + c.Instructions + "\n")

@@ -73,7 +73,7 @@ func TestToolOrder(t *testing.T) {
 			ids[l.Tool.ID] = true
 		}
 	}
-	want := []string{"tool_call write ", "tool_result write Wrote 1 bytes to a.", "tool_call bash ", "tool_result bash 1", "tool_call edit ", "tool_result edit Replaced 1 of it in a."}
+	want := []string{"tool_call write ", "tool_result write Wrote 1 bytes to a.", "tool_call bash ", "tool_result bash 1", "tool_call edit ", "tool_result edit Replaced 1 occurrence in a."}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -96,7 +96,7 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 	want := []string{
 		"delta m2_1 The answer is 4", "done m2_1 ",
-		"notice api_retry The answer broke off (the connection ended before the answer did) and is asked for again, try 2 of 2; what was said of it so far does not count.",
+		"notice api_retry The answer was interrupted (the connection ended before the answer did) and is requested again, attempt 2 of 2; its text so far is void.",
 		"delta m2_2 The answer is 42.", "done m2_2 ",
 	}
 	if d := cmp.Diff(want, got); d != "" || code != 0 || last(lines).Text != "The answer is 42." {
@@ -168,14 +168,14 @@ func TestCutAnswersAreContinued(t *testing.T) {
 		want    protocol.Line
 		notices []string
 	}{
-		"gone on with":                {nil, 0, []string{long("One, "), long("two, "), says("three.")}, protocol.Line{OK: true, Text: "One, two, three."}, []string{"length", "length"}},
-		"within the turns":            {nil, 2, []string{long("One, "), says("two.")}, protocol.Line{OK: true, Text: "One, two."}, []string{"length"}},
-		"held against a schema":       {schema, 0, []string{long("```json\n{\"n\":"), says("1}\n```")}, protocol.Line{OK: true, Text: "```json\n{\"n\":1}\n```"}, []string{"length"}},
-		"corrected":                   {schema, 0, []string{long(`{"n"`), says("!"), says(`{"n":1}`)}, protocol.Line{OK: true, Text: `{"n":1}`}, []string{"length", "schema"}},
-		"before a tool":               {nil, 0, []string{long("I will"), use, says("Done.")}, protocol.Line{OK: true, Text: "Done."}, []string{"length"}},
-		"refused in the end":          {nil, 0, []string{long("One, "), stops("no.", "content_filter")}, protocol.Line{Text: "One, no.", Error: "refused"}, []string{"length"}},
-		"without an end":              {nil, 0, []string{long("1"), long("2"), long("3"), long("4")}, protocol.Line{Text: "1234", Error: "4 times and the last one is not whole. Ask for less"}, []string{"length", "length", "length"}},
-		"without turns that are left": {nil, 2, []string{long("1"), long("2")}, protocol.Line{Text: "12", Reason: stint.ReasonBudget, Error: "limits.maxTurns"}, []string{"length"}},
+		"continued":             {nil, 0, []string{long("One, "), long("two, "), says("three.")}, protocol.Line{OK: true, Text: "One, two, three."}, []string{"length", "length"}},
+		"within the turns":      {nil, 2, []string{long("One, "), says("two.")}, protocol.Line{OK: true, Text: "One, two."}, []string{"length"}},
+		"matched with a schema": {schema, 0, []string{long("```json\n{\"n\":"), says("1}\n```")}, protocol.Line{OK: true, Text: "```json\n{\"n\":1}\n```"}, []string{"length"}},
+		"corrected":             {schema, 0, []string{long(`{"n"`), says("!"), says(`{"n":1}`)}, protocol.Line{OK: true, Text: `{"n":1}`}, []string{"length", "schema"}},
+		"before a tool":         {nil, 0, []string{long("I will"), use, says("Done.")}, protocol.Line{OK: true, Text: "Done."}, []string{"length"}},
+		"refused in the end":    {nil, 0, []string{long("One, "), stops("no.", "content_filter")}, protocol.Line{Text: "One, no.", Error: "refused"}, []string{"length"}},
+		"without an end":        {nil, 0, []string{long("1"), long("2"), long("3"), long("4")}, protocol.Line{Text: "1234", Error: "4 times, and the last one is incomplete. Ask for less"}, []string{"length", "length", "length"}},
+		"without turns left":    {nil, 2, []string{long("1"), long("2")}, protocol.Line{Text: "12", Reason: stint.ReasonBudget, Error: "limits.maxTurns"}, []string{"length"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +201,7 @@ func TestFailureMessages(t *testing.T) {
 		"key":     {`401|{"error":{"message":"bad key"}}`, "provider.apiKey"},
 		"model":   {`404|{"error":{"message":"no model m-1"}}`, "'m-1'"},
 		"address": {`404|<html>`, "provider.baseUrl"},
-		"quota":   {`402|{"error":{"message":"pay"}}`, "nothing left"},
+		"quota":   {`402|{"error":{"message":"pay"}}`, "no credit left"},
 		"rate":    {`429|{"error":{"message":"slow"}}`, "Try again later"},
 		"request": {`400|{"error":{"message":"no tools here"}}`, "no tools here"},
 		"server":  {`500|oh`, "Try again later"},
@@ -300,7 +300,7 @@ func TestKilledDuringTool(t *testing.T) {
 			if lines, code := w.run("go on"); code != 0 || last(lines).Text != "On we go." || !lines[0].Resumed {
 				t.Errorf("exit %d, %+v", code, last(lines))
 			}
-			if !strings.Contains(b.asked(0), "Interrupted: the tool was ended") {
+			if !strings.Contains(b.asked(0), "Interrupted: the tool was stopped") {
 				t.Errorf("the model is told %s", b.asked(0))
 			}
 		})

@@ -30,8 +30,8 @@ func (b *toolbox) bash() tool {
 			Name:        "bash",
 			Description: "Runs a command in bash, in the working directory, and returns its output (the start and the end of long output) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
 			Schema: object(1,
-				[3]string{"command", "string", "what bash runs"},
-				[3]string{"timeout", "integer", "seconds after which it is ended; default 120, at most 3600"}),
+				[3]string{"command", "string", "the command"},
+				[3]string{"timeout", "integer", "time limit in seconds; default 120, at most 3600"}),
 		},
 		run: typed(func(ctx context.Context, in struct {
 			Command string
@@ -84,7 +84,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 		o.failed = true // the caller adds the reason
 	case limited.Err() != nil:
 		o.failed = true
-		appendLine("(ended after %s, its time limit)", limit)
+		appendLine("(stopped after its time limit of %s)", limit)
 	case exited && exit.ExitCode() >= 0:
 		code := exit.ExitCode()
 		o.exitCode = &code

@@ -57,7 +57,7 @@ func weight(e *contextRecord) int {
 }
 
 // errNoSummary says that the model returned no usable summary.
-var errNoSummary = &failure{sentence: "The conversation is too long for the model, and the model gave no summary of it. Begin a new session, or set 'model' to one with a longer context."}
+var errNoSummary = &failure{sentence: "The conversation is too long for the model, and the model returned no summary of it. Begin a new session, or set 'model' to one with a longer context."}
 
 // compact replaces the older part of the conversation by a summary. It returns
 // false if nothing could be replaced.
@@ -83,20 +83,20 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 	if answer.Stop == llm.StopRefusal || strings.TrimSpace(answer.Text()) == "" {
 		return false, errNoSummary
 	}
-	summary := "What happened so far, in short, for the full record grew too long:\n\n" + answer.Text()
+	summary := "Summary of the conversation so far, because the full record is too long:\n\n" + answer.Text()
 	if !slices.ContainsFunc(a.session.visible[cut:], func(e contextRecord) bool { return e.Type == recordPrompt }) {
 		short, _ := transcript.Shorten(a.prompt, maxRepeated)
-		summary += "\n\nWhat the user asked for last, in their words:\n\n" + short
+		summary += "\n\nThe user's last prompt:\n\n" + short
 	}
 	if err := a.add(record{Type: recordCompaction, Through: old[len(old)-1].number, Text: summary, Usage: &answer.Usage}); err != nil {
 		return false, err
 	}
 	a.counted = 0
-	a.out.notice("compaction", fmt.Sprintf("The conversation grew long; %d earlier steps were summarised.", len(old)))
+	a.out.notice("compaction", fmt.Sprintf("The conversation is long; %d earlier steps were summarised.", len(old)))
 	return true, nil
 }
 
-const summaryInstructions = `You write down what an agent did so far, so that it can go on without the record of it. Tell: what the user wants, with all conditions; what was done, with paths, names, numbers and commands that matter; what was found out; what failed, and why; what is left to do. Be complete in facts and short in words. Write nothing but this.`
+const summaryInstructions = `Summarise the work of an agent so far, so that it can continue without the full record. Include: what the user wants, with all conditions; what was done, with the paths, names, numbers, and commands that matter; what was found out; what failed, and why; what is left to do. Keep all facts, and use few words. Write only the summary.`
 
 // cut returns the number of records to summarise: all but the newest ones that
 // fit into a quarter of the context. A request must not start with a tool

@@ -70,7 +70,7 @@ func TestMissingSummary(t *testing.T) {
 		"but nothing":             {12_000, []string{long, long, says(" \n"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
 		"but a refusal":           {12_000, []string{long, long, stops("I won't.", "content_filter"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
 		"but nothing, until full": {12_000, []string{long, long, says(""), full, says("SUMMARY"), says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary", "compaction"}},
-		"for a full context":      {0, []string{long, long, full, stops("I won't.", "content_filter")}, protocol.Line{Error: "gave no summary of it. Begin a new session"}, nil},
+		"for a full context":      {0, []string{long, long, full, stops("I won't.", "content_filter")}, protocol.Line{Error: "returned no summary of it. Begin a new session"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

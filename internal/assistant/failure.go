@@ -42,17 +42,17 @@ func explain(e *llm.Error, c *protocol.Config) string {
 	case llm.FaultModel:
 		return fmt.Sprintf("The model's endpoint does not know the model '%s' (%s). Set 'model' to one that it offers.", c.Model, said)
 	case llm.FaultAddress:
-		return fmt.Sprintf("Nothing at the provider's address speaks %s (%s). Check provider.baseUrl and provider.type.", c.Provider, said)
+		return fmt.Sprintf("The provider's address does not serve the API '%s' (%s). Check provider.baseUrl and provider.type.", c.Provider, said)
 	case llm.FaultContext:
 		return fmt.Sprintf("The conversation is too long for the model '%s' (%s). Begin a new session, or set 'model' to one with a longer context.", c.Model, said)
 	case llm.FaultRate:
-		return fmt.Sprintf("The model's endpoint takes no more requests for now (%s). Try again later.", said)
+		return fmt.Sprintf("The model's endpoint accepts no more requests for now (%s). Try again later.", said)
 	case llm.FaultQuota:
-		return fmt.Sprintf("The account at the model's endpoint has nothing left (%s). Raise its limit or pay its bill.", said)
+		return fmt.Sprintf("The account at the model's endpoint has no credit left (%s). Raise its limit, or add credit.", said)
 	case llm.FaultUnreachable:
 		return fmt.Sprintf("The model's endpoint could not be reached (%s). Check provider.baseUrl, that the server runs, and that the agent's network lets it through.", said)
 	case llm.FaultRequest:
-		return fmt.Sprintf("The model's endpoint did not take the request (%s). Check that 'model' fits provider.type and can use tools.", said)
+		return fmt.Sprintf("The model's endpoint did not accept the request (%s). Check that 'model' fits provider.type and can use tools.", said)
 	}
 	return fmt.Sprintf("The model's endpoint failed (%s). Try again later.", said)
 }

@@ -28,8 +28,8 @@ func (b *toolbox) read() tool {
 			Description: "Returns the text of a file, at most 2000 lines or 30 KiB, and says where to continue.",
 			Schema: object(1,
 				[3]string{"path", "string", "of the file"},
-				[3]string{"offset", "integer", "number of the first line to give; default 1"},
-				[3]string{"limit", "integer", "how many lines to give"}),
+				[3]string{"offset", "integer", "number of the first line to return; default 1"},
+				[3]string{"limit", "integer", "maximum number of lines"}),
 		},
 		run: typed(func(_ context.Context, in struct {
 			Path          string
@@ -89,7 +89,7 @@ func shownLines(in *bufio.Reader, first, limit int) outcome {
 			continue
 		}
 		if number >= first+limit || out.Len()+len(line) > maxReadBytes {
-			fmt.Fprintf(&out, "(there is more, from line %d on)", number)
+			fmt.Fprintf(&out, "(more lines follow, from line %d)", number)
 			return outcome{text: out.String(), truncated: true}
 		}
 		out.WriteString(line)
@@ -108,7 +108,7 @@ func boundedLine(in *bufio.Reader) (string, error) {
 			continue
 		}
 		if len(line) == maxLineShown && line[maxLineShown-1] != '\n' {
-			line = append(line, "… (the line goes on)\n"...)
+			line = append(line, "… (the line is cut here)\n"...)
 		}
 		return string(line), err
 	}
@@ -118,10 +118,10 @@ func (b *toolbox) write() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "write",
-			Description: "Writes a file, over what it held. Folders that are missing are made.",
+			Description: "Writes a file and replaces its content. Missing folders are created.",
 			Schema: object(2,
 				[3]string{"path", "string", "of the file"},
-				[3]string{"content", "string", "all that it will hold"}),
+				[3]string{"content", "string", "the complete new content"}),
 		},
 		run: typed(func(_ context.Context, in struct{ Path, Content string }) outcome {
 			name := b.path(in.Path)
@@ -146,9 +146,9 @@ func (b *toolbox) edit() tool {
 			Description: "Replaces a text in a file by another. The old text must occur in the file exactly once, as given.",
 			Schema: object(3,
 				[3]string{"path", "string", "of the file"},
-				[3]string{"old", "string", "the text to replace, with enough around it to be there only once"},
-				[3]string{"new", "string", "what to put there"},
-				[3]string{"all", "boolean", "replace it wherever it stands"}),
+				[3]string{"old", "string", "the text to replace, with enough context to occur only once"},
+				[3]string{"new", "string", "the replacement"},
+				[3]string{"all", "boolean", "replace every occurrence"}),
 		},
 		run: typed(func(_ context.Context, in struct {
 			Path, Old, New string
@@ -181,7 +181,7 @@ func (b *toolbox) replace(name, old, with string, all bool) outcome {
 	case n == 0:
 		return failed("The old text is not in %s. Read the file again.", name)
 	case n > 1 && !all:
-		return failed("The old text occurs in %s %d times. Give more of what is around it, or set all.", name, n)
+		return failed("The old text occurs in %s %d times. Include more context, or set all.", name, n)
 	default:
 		content = bytes.ReplaceAll(content, []byte(old), []byte(with))
 		if _, err = f.WriteAt(content, 0); err == nil {
@@ -190,6 +190,6 @@ func (b *toolbox) replace(name, old, with string, all bool) outcome {
 		if err != nil {
 			return failed("%v", err)
 		}
-		return outcome{text: fmt.Sprintf("Replaced %d of it in %s.", n, name)}
+		return outcome{text: fmt.Sprintf("Replaced %s in %s.", counted(int64(n), "occurrence"), name)}
 	}
 }

@@ -106,7 +106,7 @@ func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, err
 	select {
 	case text, ok := <-prompt:
 		if !ok {
-			return "", errors.New("no prompt came on standard input")
+			return "", errors.New("standard input contained no prompt")
 		}
 		return text, nil
 	case <-ctx.Done():
@@ -123,7 +123,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *lineWriter
 	defer s.close()
 	out.write(protocol.Line{Type: protocol.LineStarted, Session: s.id, Resumed: s.resumed})
 	if c.Resume != "" && !s.resumed {
-		out.notice("conversation_lost", "The conversation of the runs before is not there. This run begins a new one.")
+		out.notice("conversation_lost", "The conversation of the earlier runs is missing. This run starts a new one.")
 	}
 	m, err := newModel(&c)
 	if err != nil {

@@ -37,7 +37,7 @@ func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out
 		wg.Go(func() {
 			s, err := connect(ctx, c, b.dir)
 			if err != nil {
-				out.notice("mcp", fmt.Sprintf("The MCP server '%s' is not there, and its tools neither: %v.", c.Name, err))
+				out.notice("mcp", fmt.Sprintf("The MCP server '%s' could not be reached, so its tools are missing: %v.", c.Name, err))
 				return
 			}
 			connected[i] = s
@@ -118,7 +118,7 @@ func withStderr(err error, said *headTail) error {
 	if len(text) > 500 {
 		text = strings.ToValidUTF8(text[len(text)-500:], "")
 	}
-	return fmt.Errorf("%w; it said: %s", err, text)
+	return fmt.Errorf("%w; its standard error: %s", err, text)
 }
 
 // headerTransport is a transport that adds headers to each request.
@@ -189,7 +189,7 @@ func call(ctx context.Context, session *mcp.ClientSession, name string, input js
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: input})
 	if err != nil {
 		if errors.Is(err, mcp.ErrConnectionClosed) {
-			return failed("The MCP server has gone away.")
+			return failed("The connection to the MCP server has ended.")
 		}
 		return failed("%v", err)
 	}

@@ -31,11 +31,11 @@ type offline struct{ c *protocol.Config }
 // offlineNotice returns the notice for an offline run. Only the first run of a
 // conversation explains the syntax.
 func offlineNotice(again bool) string {
-	const notice = "Offline: no model is configured, so nothing thinks here."
+	const notice = "Offline: no model is configured."
 	if again {
 		return notice
 	}
-	return notice + " Lines of the prompt that begin with 'run:', 'write FILE:' or 'read' are done; without any, the files are listed in REPORT.md. Set 'provider' and 'model' in the agent's definition for an assistant with a model."
+	return notice + " The lines of the prompt that begin with 'run:', 'write FILE:', or 'read' are executed; if there are none, the files are listed in REPORT.md. To use a model, set 'provider' and 'model' in the agent's definition."
 }
 
 // step is the next tool call of a plan.
@@ -64,7 +64,7 @@ func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (l
 		}
 		return llm.Answer{Stop: llm.StopTools, Parts: []llm.Part{{Kind: llm.ToolUse, Name: s.name, Input: input}}}, nil
 	}
-	text := fmt.Sprintf("Wrote what files there are to %s. No model is configured, so nothing more was done with the prompt.", reportName)
+	text := fmt.Sprintf("Wrote a list of the files to %s. No model is configured, so the prompt was not processed further.", reportName)
 	if said > 0 {
 		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-failures, said)
 	}

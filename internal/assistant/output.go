@@ -78,7 +78,7 @@ func (r *relay) retry(t *llm.Retry) {
 	cause := strings.TrimSuffix(t.Cause.Error(), ".")
 	text := fmt.Sprintf("The model's endpoint failed (%s); try %d of %d follows.", cause, t.Try+1, t.Of)
 	if r.void {
-		text = fmt.Sprintf("The answer broke off (%s) and is asked for again, try %d of %d; what was said of it so far does not count.", cause, t.Try+1, t.Of)
+		text = fmt.Sprintf("The answer was interrupted (%s) and is requested again, attempt %d of %d; its text so far is void.", cause, t.Try+1, t.Of)
 	}
 	r.void = false
 	r.out.notice("api_retry", text)

@@ -31,10 +31,10 @@ func (b *toolbox) listing() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "list",
-			Description: "Lists a folder: folders with a slash behind their names, files with their sizes in bytes; 1000 entries at most.",
+			Description: "Lists a folder: folders with a slash after their names, files with their sizes in bytes; 1000 entries at most.",
 			Schema: object(0,
 				[3]string{"path", "string", "of the folder; default: the working directory"},
-				[3]string{"depth", "integer", "how many folders below each other to go into; default 1, at most 10"}),
+				[3]string{"depth", "integer", "levels of folders to list; default 1, at most 10"}),
 		},
 		run: typed(func(ctx context.Context, in struct {
 			Path  string
@@ -80,7 +80,7 @@ func listFolder(ctx context.Context, root string, depth int) outcome {
 		return failed("%v", err)
 	}
 	if o.truncated {
-		fmt.Fprintf(&out, "(there is more than %d entries)", maxListed)
+		fmt.Fprintf(&out, "(there are more than %d entries)", maxListed)
 	}
 	if o.text = out.String(); o.text == "" {
 		o.text = "(empty)"
@@ -160,7 +160,7 @@ func (s *searching) walk(ctx context.Context) outcome {
 	})
 	switch {
 	case errors.Is(err, errLimit):
-		return outcome{text: s.out.String() + "(there is more)", truncated: true}
+		return outcome{text: s.out.String() + "(there are more matches)", truncated: true}
 	case err != nil:
 		return failed("%v", err)
 	case s.matches == 0:

@@ -94,7 +94,7 @@ func readSession(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the conversation: %w", err)
 	case info.Size() > maxSession:
-		return nil, &failure{sentence: "The conversation of this session has grown beyond a gigabyte. Begin a new session."}
+		return nil, &failure{sentence: "The conversation of this session is larger than 1 GiB. Begin a new session."}
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *session) load(content []byte) (good int, err error) {
 // missing, and adds results for interrupted tool calls.
 func (s *session) repair(good int64, newID string) error {
 	if err := s.file.Truncate(good); err != nil {
-		return fmt.Errorf("mend the conversation: %w", err)
+		return fmt.Errorf("repair the conversation: %w", err)
 	}
 	if s.resumed = s.records > 1; s.records == 0 {
 		if err := s.add(record{Type: recordSession, ID: newID}); err != nil {
@@ -143,7 +143,7 @@ func (s *session) repair(good int64, newID string) error {
 }
 
 // interruptedResult is the result of an interrupted tool call.
-const interruptedResult = "Interrupted: the tool was ended before it was done. What it had done by then stays."
+const interruptedResult = "Interrupted: the tool was stopped before it finished. Its changes until then remain."
 
 // add writes a record and applies it.
 func (s *session) add(r record) error {
@@ -165,10 +165,10 @@ func (s *session) add(r record) error {
 // is not valid at this position.
 func (s *session) apply(r record) error {
 	if (s.records == 0) != (r.Type == recordSession) {
-		return errors.New("a conversation begins with its name, and with nothing else")
+		return errors.New("only the first record can be the session's ID")
 	}
 	if r.Type != recordResult && len(s.pending) > 0 {
-		return fmt.Errorf("the tool's use %s has no result", s.pending[0])
+		return fmt.Errorf("the tool call %s has no result", s.pending[0])
 	}
 	switch r.Type {
 	case recordSession:
@@ -186,18 +186,18 @@ func (s *session) apply(r record) error {
 	case recordResult:
 		i := slices.Index(s.pending, r.ID)
 		if i < 0 {
-			return fmt.Errorf("the result %s is of no use", r.ID)
+			return fmt.Errorf("the result %s belongs to no tool call", r.ID)
 		}
 		s.pending = slices.Delete(s.pending, i, i+1)
 	case recordCompaction:
 		if r.Through < 1 || r.Through > s.records {
-			return errors.New("a summary is of records that are not there")
+			return errors.New("a summary covers records that do not exist")
 		}
 		s.records++
 		s.summarise(r)
 		return nil
 	default:
-		return fmt.Errorf("a record is of type %q", r.Type)
+		return fmt.Errorf("a record has the unknown type %q", r.Type)
 	}
 	s.records++
 	s.visible = append(s.visible, contextRecord{s.records, r})

@@ -79,16 +79,16 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if err != nil {
 		return err
 	}
-	a.note("The token is kept in %s.", path)
+	a.note("The token is stored in %s.", path)
 	if a.getenv("STINT_TOKEN") != "" {
-		a.note("STINT_TOKEN is set and goes before it: unset it to use the new token.")
+		a.note("STINT_TOKEN is set and takes precedence: unset it to use the new token.")
 	}
 	return a.printOne(me, meFields(wanted, me)...)
 }
 
 func (a *app) noServer(wanted, socket string) error {
 	if wanted != "" && !isLocal(wanted) {
-		return fmt.Errorf("%s is not on this machine, and its server does not offer to log in from afar: on the server's machine log in with 'stint auth login' and make a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
+		return fmt.Errorf("%s is not on this machine, and its server does not support remote login: on the server's machine log in with 'stint auth login' and make a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
 	}
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }
@@ -96,7 +96,7 @@ func (a *app) noServer(wanted, socket string) error {
 // wrongServer revokes the token of a server that was not requested, and returns
 // an error.
 func (a *app) wrongServer(ctx context.Context, wanted string, made loginAnswer) error {
-	err := fmt.Errorf("the server of this machine is %s, not %s: leave --url out to log in to it", made.URL, wanted)
+	err := fmt.Errorf("the server of this machine is %s, not %s: omit --url to log in to it", made.URL, wanted)
 	c, clientErr := a.clientFor(made.URL, made.Secret, 3)
 	if clientErr != nil {
 		return errors.Join(err, clientErr)
@@ -120,7 +120,7 @@ func meFields(address string, me *client.Me) []string {
 
 func (a *app) authToken() *cobra.Command {
 	return &cobra.Command{
-		Use: "token", Short: "Print the token alone", Args: exactly(),
+		Use: "token", Short: "Print only the token", Args: exactly(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
 			server, err := a.account()
 			if err != nil {

@@ -114,7 +114,7 @@ func (d *comparison) lines(ctx context.Context, path string) (string, error) {
 	defer in.Close()
 	b, err := io.ReadAll(in)
 	if err != nil {
-		return "", fmt.Errorf("read what differs in %s: %w", path, err)
+		return "", fmt.Errorf("read the differences in %s: %w", path, err)
 	}
 	return string(b), nil
 }
@@ -139,7 +139,7 @@ func (d *comparison) file(ctx context.Context, path string) error {
 		_, err = io.Copy(d.a.Stdout, in)
 	}
 	if err != nil {
-		return fmt.Errorf("read what differs in %s: %w", path, err)
+		return fmt.Errorf("read the differences in %s: %w", path, err)
 	}
 	return nil
 }

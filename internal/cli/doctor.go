@@ -206,9 +206,9 @@ func checkData(dir string) finding {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := writable(existing(dir)); err != nil {
-			return finding{Check: "data", Result: "fail", Message: fmt.Sprintf("%s cannot be made (choose another with --data): %s", dir, err)}
+			return finding{Check: "data", Result: "fail", Message: fmt.Sprintf("%s cannot be created (choose another with --data): %s", dir, err)}
 		}
-		return finding{Check: "data", Result: "ok", Message: dir + " will be made by the first 'stint serve'."}
+		return finding{Check: "data", Result: "ok", Message: dir + " will be created by the first 'stint serve'."}
 	case err != nil:
 		return finding{Check: "data", Result: "fail", Message: err.Error()}
 	case !info.IsDir():
@@ -239,7 +239,7 @@ func (a *app) checkCredentials() finding {
 	if _, err := a.readCredentials(); err != nil {
 		return finding{Check: "login", Result: "fail", Message: err.Error()}
 	}
-	return finding{Check: "login", Result: "ok", Message: "The token is kept in " + path + "."}
+	return finding{Check: "login", Result: "ok", Message: "The token is stored in " + path + "."}
 }
 
 // checkServer checks the server that other commands would use.

@@ -16,7 +16,7 @@ import (
 )
 
 // errDetached says that the user stopped following; the run continues.
-var errDetached = errors.New("left")
+var errDetached = errors.New("detached")
 
 // followRun prints a run's events until the run has ended, and then its result.
 // The error contains the exit code.
@@ -30,11 +30,11 @@ func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) 
 	close(ended)
 	watchers.Wait()
 	if errors.Is(err, errDetached) {
-		a.note("%s goes on. Follow it again with: stint runs events %s", id, id)
+		a.note("%s continues. Follow it again with: stint runs events %s", id, id)
 		return exitError(exitCancelled)
 	}
 	if err != nil {
-		return fmt.Errorf("%s may go on, but its stream was lost (follow it again with 'stint runs events %s'): %w", id, id, err)
+		return fmt.Errorf("the stream of %s was lost, and the run may continue (follow it again with 'stint runs events %s'): %w", id, id, err)
 	}
 	return a.finishFollowing(ctx, c, id, pull)
 }
@@ -114,7 +114,7 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 				return
 			}
 			if a.IsTerminal(stdin) && a.IsTerminal(stderr) {
-				answers = a.ask("Cancel " + id + "? y cancels it, Enter goes on, Ctrl-C leaves it running: ")
+				answers = a.ask("Cancel " + id + "? y cancels it, Enter continues, Ctrl-C leaves it running: ")
 			} else {
 				a.cancelFollowed(ctx, c, id)
 			}

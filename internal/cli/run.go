@@ -231,7 +231,7 @@ func exitOf(s stint.Status) error {
 // pullArtifact writes the run's artifact into a directory.
 func (a *app) pullArtifact(ctx context.Context, c *client.Client, run *stint.Run, dir string) error {
 	if run.ArtifactName == nil || run.ArtifactVersion == nil {
-		return fmt.Errorf("%s has kept no artifact that could be written into %s", run.ID, dir)
+		return fmt.Errorf("%s stored no artifact that could be written into %s", run.ID, dir)
 	}
 	tree, err := c.Artifacts.Find(ctx, *run.ArtifactName)
 	if err != nil {

@@ -33,7 +33,7 @@ func (a *app) runsList() *cobra.Command {
 	flags.StringVar(&since, "since", "", "only runs created since: a time, or a duration ago such as 2h")
 	flags.StringVar(&until, "until", "", "only runs created until: a time, or a duration ago")
 	flags.StringArrayVar(&metadata, "metadata", nil, "only runs with the label K=V (repeatable)")
-	flags.IntVar(&limit, "limit", 20, "at most so many; 0 for all")
+	flags.IntVar(&limit, "limit", 20, "maximum number of runs; 0 for all")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) error {
 		f := client.RunFilter{Status: stint.Status(status), SessionID: session, PageSize: limit}
 		if status != "" && !f.Status.Valid() {
@@ -260,7 +260,7 @@ func (a *app) runsLogs() *cobra.Command {
 	c.Flags().StringVar(&since, "since", "", "from then on: a time, or a duration ago such as 5m")
 	c.Flags().StringVar(&until, "until", "", "up to then: a time, or a duration ago")
 	c.Flags().BoolVar(&reverse, "desc", false, "newest first")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many entries; 0 for all")
+	c.Flags().IntVar(&limit, "limit", 0, "maximum number of entries; 0 for all")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		f := client.LogFilter{Type: stint.LogType(kind), Descending: reverse, PageSize: limit}
 		switch kind {

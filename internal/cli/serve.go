@@ -21,7 +21,8 @@ func (a *app) serve() *cobra.Command {
 
 Each flag can also be set by an environment variable (STINT_ and the flag's
 name in capitals, such as STINT_LOG_LEVEL) or by a key of the configuration
-file. Flags go before the environment, the environment before the file.
+file. Flags take precedence over the environment, and the environment over the
+file.
 
 The first Ctrl-C stops taking runs and waits for the running ones, as long as
 --drain says; the second ends at once.`,
@@ -72,7 +73,7 @@ func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error 
 			if interrupts++; interrupts > 1 {
 				return exitError(exitCancelled)
 			}
-			a.note("Stopping: running runs may go on for %s. Press Ctrl-C again to leave at once.", c.Drain)
+			a.note("Stopping: active runs may continue for %s. Press Ctrl-C again to exit at once.", c.Drain)
 			cancel()
 		}
 	}

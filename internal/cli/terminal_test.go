@@ -80,7 +80,7 @@ func TestInterruptAsksOnTerminal(t *testing.T) {
 			io.WriteString(p.keys, "\n")
 			o.release()
 		}, 0, false, "completed"},
-		"again": {func(_ *testing.T, p *testCLI, _ *oneRun) { p.interrupts <- cli.Stop }, 130, false, "run_1 goes on. Follow it again with: stint runs events run_1"},
+		"again": {func(_ *testing.T, p *testCLI, _ *oneRun) { p.interrupts <- cli.Stop }, 130, false, "run_1 continues. Follow it again with: stint runs events run_1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (a *app) tokenCreate() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create a token and print it, once",
 		Long: `Create makes a token for a program or another machine. The token alone goes to
-standard output; it is shown this once and kept nowhere. Use it as STINT_TOKEN.`,
+standard output; it is shown only once and not stored. Use it as STINT_TOKEN.`,
 		Args: exactly("[NAME]"),
 	}
 	c.Flags().StringVar(&n.Name, "name", "", "name of the token, instead of the argument")
@@ -63,7 +63,7 @@ func (a *app) createToken(ctx context.Context, n stint.NewToken) error {
 		return err
 	}
 	if !a.json {
-		a.note("Token %s (%s), may %s, until %s. It is shown this once:", made.Name, made.ID, strings.Join(made.Scopes, ", "), made.ExpiresAt)
+		a.note("Token %s (%s), may %s, until %s. It is shown only once:", made.Name, made.ID, strings.Join(made.Scopes, ", "), made.ExpiresAt)
 	}
 	return a.printLine(made, "%s", made.Secret)
 }

@@ -56,7 +56,7 @@ func pinned(tree *stint.FileSet, version string) string {
 
 func (t volumeCommands) create() *cobra.Command {
 	return &cobra.Command{
-		Use: "create NAME", Short: fmt.Sprintf("Make an empty %s", t.kind), Args: exactly("NAME"),
+		Use: "create NAME", Short: fmt.Sprintf("Create an empty %s", t.kind), Args: exactly("NAME"),
 		RunE: t.a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			made, err := treesOf(c, t.kind).Create(ctx, args[0])
 			if err != nil {
@@ -78,7 +78,7 @@ func (t volumeCommands) list() *cobra.Command {
 
 func (t volumeCommands) versions() *cobra.Command {
 	return &cobra.Command{
-		Use: "versions NAME", Short: fmt.Sprintf("List the versions of a %s", t.kind), Args: exactly("NAME"),
+		Use: "versions NAME", Short: "List the versions of " + withArticle(t.kind), Args: exactly("NAME"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			trees, tree, err := t.find(ctx, args[0])
 			if err != nil {

@@ -72,7 +72,7 @@ func New(o Options) (*Client, error) {
 	case stint.ProviderChat:
 		c.dialect = &chat{}
 	default:
-		return nil, fmt.Errorf("no dialect is called %q", o.Type)
+		return nil, fmt.Errorf("unknown dialect %q", o.Type)
 	}
 	c.o.HTTP, c.o.Tries, c.o.Idle = cmp.Or(o.HTTP, http.DefaultClient), cmp.Or(o.Tries, defaultTries), cmp.Or(o.Idle, defaultIdle)
 	if c.o.Sleep == nil {
@@ -143,7 +143,7 @@ func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, e
 	case "application/json":
 		err = readWhole(in, answer)
 	case "text/html":
-		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "What answers is a web page."}
+		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "The response is a web page."}
 	default: // not every server declares a stream
 		err = readEvents(in, answer.event)
 	}

@@ -13,7 +13,7 @@ const (
 	maxEvent = 32 << 20
 )
 
-var errTooLong = errors.New("the answer is longer than any answer should be")
+var errTooLong = errors.New("the answer is too long")
 
 // readEvents reads server-sent events and calls each with their data until it
 // returns last or an error. The end of the stream is not an error.

@@ -15,7 +15,7 @@ import (
 type treeOut struct {
 	ID               string     `json:"id"`
 	Name             string     `json:"name"`
-	CurrentVersionID *string    `json:"currentVersionId" jsonschema:"null while nothing was stored in it"`
+	CurrentVersionID *string    `json:"currentVersionId" jsonschema:"null if nothing is stored in it"`
 	Size             int64      `json:"size" jsonschema:"bytes of the current version"`
 	FileCount        int64      `json:"fileCount"`
 	UpdatedAt        stint.Time `json:"updatedAt"`
@@ -33,7 +33,7 @@ type volumesOut struct {
 
 type filesIn struct {
 	Artifact string `json:"artifact" jsonschema:"name or ID of the artifact"`
-	Version  string `json:"version,omitempty" jsonschema:"ID or number of a version; the current one when left out"`
+	Version  string `json:"version,omitempty" jsonschema:"ID or number of a version; default: the current one"`
 	Prefix   string `json:"prefix,omitempty" jsonschema:"only paths that begin with this, such as src/"`
 	pageIn
 }
@@ -51,23 +51,23 @@ type filesOut struct {
 
 type readIn struct {
 	Artifact string `json:"artifact" jsonschema:"name or ID of the artifact"`
-	Version  string `json:"version,omitempty" jsonschema:"ID or number of a version; the current one when left out"`
+	Version  string `json:"version,omitempty" jsonschema:"ID or number of a version; default: the current one"`
 	Path     string `json:"path" jsonschema:"path of the file in the artifact"`
 	Offset   int64  `json:"offset,omitempty" jsonschema:"byte to begin with"`
-	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"bytes of the file at most"`
+	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"maximum number of bytes"`
 }
 
 type readOut struct {
 	Text   string `json:"text,omitempty" jsonschema:"the content, if it is text"`
 	Base64 string `json:"base64,omitempty" jsonschema:"the content, if it is not text"`
 	Size   int64  `json:"size" jsonschema:"bytes of the whole file"`
-	Next   *int64 `json:"next,omitempty" jsonschema:"offset to read on from; missing at the end of the file"`
+	Next   *int64 `json:"next,omitempty" jsonschema:"offset of the next part; missing at the end of the file"`
 }
 
 func addFileTools(s *sdk.Server) {
 	add(s, &sdk.Tool{
 		Name: "list_artifacts", Annotations: readOnly("List artifacts"),
-		Description: "List the artifacts, newest first: folders of files that runs made, kept in versions.",
+		Description: "List the artifacts, newest first: versioned folders of files that runs wrote.",
 	}, schemaOf[pageIn](paged), func(ctx context.Context, c call, in pageIn) (artifactsOut, error) {
 		all, cursor, err := trees(ctx, c.Artifacts, in)
 		return artifactsOut{all, cursor}, err
@@ -86,7 +86,7 @@ func addFileTools(s *sdk.Server) {
 	}), readFile)
 	add(s, &sdk.Tool{
 		Name: "list_volumes", Annotations: readOnly("List volumes"),
-		Description: "List the volumes, newest first: folders of files that runs are given, kept in versions.",
+		Description: "List the volumes, newest first: versioned folders of files that runs read.",
 	}, schemaOf[pageIn](paged), func(ctx context.Context, c call, in pageIn) (volumesOut, error) {
 		all, cursor, err := trees(ctx, c.Volumes, in)
 		return volumesOut{all, cursor}, err

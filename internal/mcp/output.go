@@ -16,15 +16,15 @@ const maxText = 64 << 10
 
 type outputIn struct {
 	ID       string `json:"id" jsonschema:"ID of the run"`
-	After    string `json:"after,omitempty" jsonschema:"next of the call before; leave out to begin at the beginning"`
-	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"bytes of text at most"`
+	After    string `json:"after,omitempty" jsonschema:"next of the previous call; omit to start at the beginning"`
+	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"maximum number of bytes"`
 }
 
 type outputOut struct {
 	Text   string       `json:"text" jsonschema:"what the agent wrote, on standard output and standard error alike"`
-	Next   string       `json:"next" jsonschema:"give it as 'after' to read on, now or later"`
-	More   bool         `json:"more" jsonschema:"whether more is there already"`
-	Status stint.Status `json:"status" jsonschema:"of the run; it writes no more once it has ended"`
+	Next   string       `json:"next" jsonschema:"pass it as 'after' to continue, now or later"`
+	More   bool         `json:"more" jsonschema:"whether there is more already"`
+	Status stint.Status `json:"status" jsonschema:"of the run; it writes nothing after its end"`
 }
 
 // position is a position in the output of a run: after bytes bytes of the event

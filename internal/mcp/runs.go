@@ -19,8 +19,8 @@ const (
 )
 
 type pageIn struct {
-	Limit  int    `json:"limit,omitempty" jsonschema:"items on the page"`
-	Cursor string `json:"cursor,omitempty" jsonschema:"nextCursor of the page before; leave out for the first"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"maximum number of items"`
+	Cursor string `json:"cursor,omitempty" jsonschema:"nextCursor of the previous page; omit for the first"`
 }
 
 func (p pageIn) options() *client.PageOptions {
@@ -42,7 +42,7 @@ func next(p stint.Pagination) (out pageOut) {
 type agentOut struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
-	Description string     `json:"description,omitempty" jsonschema:"what the agent is for, in its author's words"`
+	Description string     `json:"description,omitempty" jsonschema:"purpose of the agent"`
 	Framework   string     `json:"framework,omitempty" jsonschema:"what drives the agent; shell runs the prompt as a bash script"`
 	UpdatedAt   stint.Time `json:"updatedAt"`
 }
@@ -59,10 +59,10 @@ type runIn struct {
 	CheckpointID    string            `json:"checkpointId,omitempty" jsonschema:"checkpoint to go back to, in a new session"`
 	Prompt          string            `json:"prompt" jsonschema:"the task for the agent"`
 	Variables       map[string]string `json:"variables,omitempty" jsonschema:"environment variables of the agent, by name"`
-	Secrets         map[string]string `json:"secrets,omitempty" jsonschema:"SENSITIVE: secret values by name, which the conversation that makes this call records. Prefer secrets that the server has stored: those need not be given"`
+	Secrets         map[string]string `json:"secrets,omitempty" jsonschema:"SENSITIVE: secret values by name, which the conversation that makes this call records. Prefer secrets that are stored on the server"`
 	Volumes         map[string]string `json:"volumes,omitempty" jsonschema:"version to mount of each volume, by the volume's name: latest, v3 or an ID"`
-	ArtifactName    string            `json:"artifactName,omitempty" jsonschema:"artifact that the working directory is kept as"`
-	ArtifactVersion string            `json:"artifactVersion,omitempty" jsonschema:"version of the artifact to begin with; needs artifactName"`
+	ArtifactName    string            `json:"artifactName,omitempty" jsonschema:"artifact that stores the working directory"`
+	ArtifactVersion string            `json:"artifactVersion,omitempty" jsonschema:"version of the artifact to start from; needs artifactName"`
 	Timeout         string            `json:"timeout,omitempty" jsonschema:"time limit such as 90s or 30m, at most the agent's"`
 	Metadata        map[string]string `json:"metadata,omitempty" jsonschema:"up to 16 labels to find the run by"`
 }
@@ -79,7 +79,7 @@ type runID struct {
 
 type waitIn struct {
 	ID             string `json:"id" jsonschema:"ID of the run"`
-	TimeoutSeconds int    `json:"timeoutSeconds,omitempty" jsonschema:"how long to wait at most"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty" jsonschema:"maximum time to wait"`
 }
 
 type waitedOut struct {
@@ -91,12 +91,12 @@ func addRunTools(s *sdk.Server) {
 	yes := true
 	add(s, &sdk.Tool{
 		Name: "list_agents", Annotations: readOnly("List agents"),
-		Description: "List the agents that can be run, newest first, with what each is for.",
+		Description: "List the agents that can be run, newest first, with their purposes.",
 	}, schemaOf[pageIn](paged), listAgents)
 	add(s, &sdk.Tool{
 		Name: "run_agent", Annotations: &sdk.ToolAnnotations{Title: "Run an agent", DestructiveHint: &yes, OpenWorldHint: &yes},
 		Description: "Start a run of an agent and return at once with its ID; the run continues in the background. " +
-			"Name one of agent, agentId, sessionId or checkpointId. Each call starts another run. Call wait_run to learn how it ended.",
+			"Name one of agent, agentId, sessionId or checkpointId. Each call starts another run. Call wait_run for its result.",
 	}, schemaOf[runIn](nil), runAgent)
 	add(s, &sdk.Tool{
 		Name: "get_run", Annotations: readOnly("Get a run"),

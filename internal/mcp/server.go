@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output is what the agent wrote, and "result" of the run is its last word. Files that a run keeps are an artifact: name it with artifactName, read it with list_artifact_files and read_artifact_file. To go on with an earlier conversation give run_agent the run's sessionId.`
+const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output returns what the agent wrote, and "result" of the run is its final message. A run stores its files as an artifact: name it with artifactName, and read it with list_artifact_files and read_artifact_file. To continue a conversation, pass the run's sessionId to run_agent.`
 
 // Serve implements MCP on a pair of streams, one JSON message per line, until
 // in or ctx ends. All calls use c.

@@ -129,7 +129,7 @@ func TestHTTPServersNeedCapability(t *testing.T) {
 	a := newAgent(t, framework.Input{MCP: []framework.MCPServer{{Name: "far", URL: "http://far"}, {Name: "near", Command: []string{"x"}}}})
 	equal(t, `{"id":2,"method":"session/new","params":{"cwd":"/w","mcpServers":[{"name":"near","command":"x","args":[],"env":[]}]}}`,
 		a.says(`{"id":1,"result":{"protocolVersion":1}}`))
-	a.want("notice: The agent takes no MCP servers over HTTP, so it has to do without: far.\n")
+	a.want("notice: The agent does not support MCP servers over HTTP, so these are missing: far.\n")
 }
 
 func TestLoadedHistoryIsSkipped(t *testing.T) {
@@ -178,7 +178,7 @@ func TestLostSessionStartsNewOne(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, in)
 		equal(t, `{"id":2,`+fresh, a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":null}}}}`))
-		a.want("notice: The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.\n")
+		a.want("notice: The agent cannot load conversations: it starts a new one, with only the files of the earlier runs.\n")
 		if !strings.Contains(a.says(`{"id":2,"result":{"sessionId":"new"}}`), "Be kind.") {
 			t.Error("a new conversation begins without the instructions")
 		}
@@ -189,7 +189,7 @@ func TestLostSessionStartsNewOne(t *testing.T) {
 		a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}}}}}`)
 		equal(t, `{"id":3,"method":"session/load","params":{"cwd":"/w","mcpServers":[],"sessionId":"old"}}`, a.says(`{"id":2,"error":{"code":-32603,"message":"Internal error","data":{"details":"no"}}}`))
 		equal(t, `{"id":4,`+fresh, a.says(`{"id":3,"error":{"code":-32603,"message":"Internal error","data":{"details":"gone"}}}`))
-		a.want("notice: The agent could not continue its conversation (gone): it begins a new one, with only the files of the earlier runs.\n")
+		a.want("notice: The agent could not continue its conversation (gone): it starts a new one, with only the files of the earlier runs.\n")
 	})
 }
 
@@ -313,7 +313,7 @@ func TestPermissionReportsTool(t *testing.T) {
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
 	a.says(`{"id":1,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"t","title":"Write x","kind":"edit"},"options":[]}}`)
-	a.want("tool_call: Write x\n", "notice: The agent asked for permission without offering a way to give it, and does without.\n")
+	a.want("tool_call: Write x\n", "notice: The agent asked for a permission but offered no option that grants it.\n")
 }
 
 func TestModelErrors(t *testing.T) {
@@ -369,9 +369,9 @@ func TestStopReasons(t *testing.T) {
 		want   string // part of the message
 	}{
 		"too long":          {`"result":{"stopReason":"max_tokens"}`, "", "length"},
-		"too many requests": {`"result":{"stopReason":"max_turn_requests"}`, stint.ReasonBudget, "as often as its own settings allow"},
+		"too many requests": {`"result":{"stopReason":"max_turn_requests"}`, stint.ReasonBudget, "reached its own limit of model requests"},
 		"refusal":           {`"result":{"stopReason":"refusal"}`, "", "refused"},
-		"cancelled":         {`"result":{"stopReason":"cancelled"}`, "", "broke off"},
+		"cancelled":         {`"result":{"stopReason":"cancelled"}`, "", "cancelled its work"},
 		"unheard of":        {`"result":{"stopReason":"tired"}`, "", "'tired'"},
 		"no reason":         {`"result":null`, "", "''"},
 		"an error":          {`"error":{"code":-32603,"message":"Internal error: API Error: 400","data":{"errorKind":"unknown"}}`, "", "The agent could not answer the prompt: API Error: 400."},
@@ -401,11 +401,11 @@ func TestFailedHandshakes(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"another version": {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "speaks version 2"},
+		"another version": {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "uses version 2"},
 		"no protocol":     {[]string{`{"id":1,"error":{"code":-32601,"message":"?"}}`}, "Check that 'command' starts it"},
-		"no session":      {[]string{initializeResult, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not begin a session: cwd is gone."},
-		"a nameless one":  {[]string{initializeResult, `{"id":2,"result":{}}`}, "without a name"},
-		"a refused key":   {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of the type that the agent speaks, or set FAKE_KEY"},
+		"no session":      {[]string{initializeResult, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not start a session: cwd is gone."},
+		"a nameless one":  {[]string{initializeResult, `{"id":2,"result":{}}`}, "without an ID"},
+		"a refused key":   {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of a type that the agent supports, or set FAKE_KEY"},
 		"and again":       {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
 	}
 	for name, tt := range tests {
@@ -433,8 +433,8 @@ func TestLoginWithKey(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
-	if v := a.d.Verdict(127); v.Completed || !strings.Contains(v.Message, "without answering the prompt (exit code 127); it did not even answer the greeting") {
-		t.Errorf("before the greeting: %+v", v)
+	if v := a.d.Verdict(127); v.Completed || !strings.Contains(v.Message, "without answering the prompt (exit code 127); it did not answer 'initialize'") {
+		t.Errorf("before 'initialize' was answered: %+v", v)
 	}
 	a.greets(`{}`)
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t","title":"Wait","status":"pending"}`)

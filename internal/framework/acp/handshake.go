@@ -9,11 +9,11 @@ import (
 // initialized handles the initialize response and opens a session.
 func (c *client) initialized(m *message) framework.Step {
 	if m.Error != nil {
-		return c.fail(c.agentError("The agent refused the greeting of the Agent Client Protocol", m.Error))
+		return c.fail(c.agentError("The agent refused 'initialize' of the Agent Client Protocol", m.Error))
 	}
 	c.agent = decode[initializeResult](m.Result)
 	if v := c.agent.Version; v != protocolVersion {
-		return c.fail(fmt.Sprintf("The agent speaks version %d of the Agent Client Protocol, but version %d is needed. Install a version of the agent that speaks it.", v, protocolVersion))
+		return c.fail(fmt.Sprintf("The agent uses version %d of the Agent Client Protocol, but version %d is needed. Install a version of the agent that supports it.", v, protocolVersion))
 	}
 	servers, notices := mcpServers(c.in.MCP, c.agent.Capabilities.MCP.HTTP)
 	o := sessionAttempt{cwd: c.in.WorkDir, servers: servers}
@@ -47,7 +47,7 @@ func (c *client) firstAttempt(o sessionAttempt) sessionAttempt {
 func (c *client) openSession(o sessionAttempt) framework.Step {
 	var s framework.Step
 	if o.method == "" {
-		s = notice("conversation_lost", "The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.")
+		s = notice("conversation_lost", "The agent cannot load conversations: it starts a new one, with only the files of the earlier runs.")
 		o.method = "session/new"
 	}
 	params := map[string]any{"cwd": o.cwd, "mcpServers": o.servers}
@@ -71,7 +71,7 @@ func (c *client) sessionOpened(o sessionAttempt, m *message) framework.Step {
 		c.session = c.in.Resume.ID
 	}
 	if c.session == "" {
-		return c.fail("The agent began a session without a name for it, so it cannot be asked anything. Install another version of the agent.")
+		return c.fail("The agent started a session without an ID, so it cannot be prompted. Install another version of the agent.")
 	}
 	ask := func() framework.Step { return c.selectModel(&answer, fresh) }
 	if !c.isLoading {
@@ -92,12 +92,12 @@ func (c *client) sessionFailed(o sessionAttempt, e *rpcError) framework.Step {
 	}
 	switch {
 	case o.method == "session/new":
-		return c.fail(c.agentError("The agent could not begin a session", e))
+		return c.fail(c.agentError("The agent could not start a session", e))
 	case o.method == "session/resume" && c.agent.Capabilities.Load && e.Code != codeNotFound:
 		o.method = "session/load"
 		return c.openSession(o)
 	}
-	s := notice("conversation_lost", "The agent could not continue its conversation ("+c.quote(e.text())+"): it begins a new one, with only the files of the earlier runs.")
+	s := notice("conversation_lost", "The agent could not continue its conversation ("+c.quote(e.text())+"): it starts a new one, with only the files of the earlier runs.")
 	o.method = "session/new"
 	s.Join(c.openSession(o))
 	return s

@@ -49,7 +49,7 @@ func (c *client) permit(m *message) framework.Step {
 	}
 	id, ok := p.option()
 	if !ok {
-		s.Events = append(s.Events, transcript.Notice("permission", "The agent asked for permission without offering a way to give it, and does without."))
+		s.Events = append(s.Events, transcript.Notice("permission", "The agent asked for a permission but offered no option that grants it."))
 		s.Send = answer(m.ID, map[string]any{"outcome": map[string]string{"outcome": "cancelled"}})
 		return s
 	}

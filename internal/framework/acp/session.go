@@ -102,7 +102,7 @@ func mcpServers(all []framework.MCPServer, http bool) ([]mcpServer, []stint.Outp
 		return servers, nil
 	}
 	return servers, []stint.OutputData{transcript.Notice("mcp_not_offered",
-		"The agent takes no MCP servers over HTTP, so it has to do without: "+strings.Join(refused, ", ")+".")}
+		"The agent does not support MCP servers over HTTP, so these are missing: "+strings.Join(refused, ", ")+".")}
 }
 
 func pairs(m map[string]string) []nameValue {

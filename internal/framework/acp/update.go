@@ -11,7 +11,7 @@ import (
 // maxEntries is the largest number of plan entries in an event.
 const maxEntries = 256
 
-// update handles a session/update notification. kind is its type. told is true
+// update handles a session/update notification. kind is its type. inEvent is true
 // if an event contains its whole text.
 func (c *client) update(params json.RawMessage) (s framework.Step, kind string, inEvent bool) {
 	raw := decode[struct {

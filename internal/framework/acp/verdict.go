@@ -22,13 +22,13 @@ func (c *client) verdictFor(stopReason string) framework.Verdict {
 	case "max_tokens":
 		return framework.Verdict{Message: "The model's answer reached the length that the agent allows, so the agent stopped. Ask for less at once, or let the agent give longer answers."}
 	case "max_turn_requests":
-		return framework.Verdict{Reason: stint.ReasonBudget, Message: "The agent stopped because it asked its model as often as its own settings allow for one prompt. Raise that limit in the agent's settings, or ask for less at once."}
+		return framework.Verdict{Reason: stint.ReasonBudget, Message: "The agent stopped because it reached its own limit of model requests for one prompt. Raise that limit in the agent's settings, or ask for less at once."}
 	case "refusal":
 		return framework.Verdict{Message: "The agent's model refused to answer the prompt."}
 	case "cancelled":
-		return framework.Verdict{Message: "The agent broke off its work."}
+		return framework.Verdict{Message: "The agent cancelled its work."}
 	}
-	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for a reason that is not known: '%s'.", c.quote(stopReason))}
+	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for an unknown reason: '%s'.", c.quote(stopReason))}
 }
 
 // finish ends the connection. The agent ends when its standard input is closed.
@@ -55,7 +55,7 @@ func (c *client) Verdict(exitCode int) framework.Verdict {
 // prompt.
 func (c *client) noAnswer(exitCode int) string {
 	if c.agent.Version == 0 {
-		return fmt.Sprintf("The agent ended without answering the prompt (exit code %d); it did not even answer the greeting of the Agent Client Protocol. Check that 'command' starts it in that mode.", exitCode)
+		return fmt.Sprintf("The agent ended without answering the prompt (exit code %d); it did not answer 'initialize' of the Agent Client Protocol either. Check that 'command' starts it in that mode.", exitCode)
 	}
 	return fmt.Sprintf("The agent ended without answering the prompt (exit code %d).", exitCode)
 }
@@ -91,7 +91,7 @@ func (c *client) loginError(e *rpcError) string {
 	if c.in.Model != nil {
 		return fmt.Sprintf("The agent is not logged in%s: it does not use the definition's provider of type '%s', or its key was refused. Check 'provider', or set %s.", said, c.in.Model.Type, c.keyVariables())
 	}
-	return fmt.Sprintf("The agent is not logged in%s. Give the definition a 'provider' of the type that the agent speaks, or set %s.", said, c.keyVariables())
+	return fmt.Sprintf("The agent is not logged in%s. Give the definition a 'provider' of a type that the agent supports, or set %s.", said, c.keyVariables())
 }
 
 // keyVariables names the environment variables from which the agent reads keys.

@@ -39,7 +39,7 @@ func (Assistant) Check(d *stint.Definition) error {
 	case catalog.ModelURL(d) != "" && d.Model == "":
 		return stint.MissingParam("model", "'model' is required: the assistant asks the provider for a model by its name.")
 	case catalog.ModelURL(d) == "" && d.Schema() != nil:
-		return stint.InvalidParam("output.schema", "Without a model the assistant gives no structured result. Set 'provider' and 'model', or leave out 'output.schema'.")
+		return stint.InvalidParam("output.schema", "Without a model the assistant returns no structured result. Set 'provider' and 'model', or leave out 'output.schema'.")
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func TestVerdicts(t *testing.T) {
 		"": {Message: "The assistant ended without a result (exit code 0)."},
 		`{"type":"end","reason":"budget_exceeded","error":"Too much."}`: {Reason: stint.ReasonBudget, Message: "Too much."},
 		`{"type":"end","error":"No key.","text":"half"}`:                {Message: "No key.", Final: "half"},
-		`{"type":"end"}`: {Message: "The assistant ended without success."},
+		`{"type":"end"}`: {Message: "The assistant failed without a message."},
 	} {
 		d := assistant.Assistant{}.NewDecoder(input())
 		d.Write(framework.Stdout, []byte(line))

@@ -96,7 +96,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	case l.OK:
 		return framework.Verdict{Completed: true, Final: l.Text}
 	case l.Error == "":
-		return framework.Verdict{Reason: l.Reason, Message: "The assistant ended without success.", Final: l.Text}
+		return framework.Verdict{Reason: l.Reason, Message: "The assistant failed without a message.", Final: l.Text}
 	default:
 		return framework.Verdict{Reason: l.Reason, Message: l.Error, Final: l.Text}
 	}

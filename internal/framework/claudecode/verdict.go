@@ -60,9 +60,9 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	case r.Subtype == "success":
 		return framework.Verdict{Message: providererror.Failure(&d.in, keyName, r.APIErrorStatus, r.Result), Final: d.last}
 	case r.Subtype == "error_max_turns":
-		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after %d turns, which is all that it may take. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", d.in.Limits.MaxTurns)}
+		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent did not finish within its limit of %d turns. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", d.in.Limits.MaxTurns)}
 	case r.Subtype == "error_max_budget_usd":
-		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after spending $%g, which is all that it may. Raise limits.maxCostUsd in the agent's definition, or ask for less in one run.", d.in.Limits.MaxCostUSD)}
+		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent did not finish within its limit of $%g. Raise limits.maxCostUsd in the agent's definition, or ask for less in one run.", d.in.Limits.MaxCostUSD)}
 	}
 	return framework.Verdict{Message: d.turnFailure(), Final: d.last}
 }
@@ -74,7 +74,7 @@ func (d *decoder) turnFailure() string {
 	case strings.Contains(text, "No conversation found"):
 		return lostConversation
 	case strings.HasPrefix(d.result.TerminalReason, "aborted"):
-		return "The agent was asked to end and broke off its turn."
+		return "The agent was interrupted during its turn."
 	case text == "":
 		text = d.result.Result
 	}
@@ -97,7 +97,7 @@ func (d *decoder) noResult(exitCode int) string {
 	case strings.Contains(said, "root/sudo"):
 		why = " It refuses to run as root; update it (" + Framework{}.Info().Install + ")."
 	case exitCode == 0 && !d.Wrote:
-		why = " It wrote nothing at all, as it does where it cannot write to its folder for temporary files (TMPDIR)."
+		why = " It wrote nothing at all, which happens if it cannot write to its temporary folder (TMPDIR)."
 	}
 	return fmt.Sprintf("The agent ended without a result (exit code %d).%s", exitCode, why)
 }

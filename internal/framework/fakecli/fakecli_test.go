@@ -54,7 +54,7 @@ func TestTraps(t *testing.T) {
 		"noise":    {completed: true, transcript: "npm warn this is not protocol\n"},
 		"longline": {completed: true, transcript: "the rest of it was left out"},
 		"retry":    {options: frameworktest.Options{Kill: "529"}, message: "without a result (exit code -1)"},
-		"wait":     {options: frameworktest.Options{Stop: "Waiting."}, message: "asked to end", only: "claude-code"},
+		"wait":     {options: frameworktest.Options{Stop: "Waiting."}, message: "interrupted during its turn", only: "claude-code"},
 		"deaf":     {options: frameworktest.Options{Kill: "Waiting."}, message: "without a result"},
 		"hang":     {options: quick, completed: true, transcript: "Hello. user_turns=1\n"},
 	}

@@ -48,17 +48,17 @@ func known(in *framework.Input, keyVariable string, status int, text string) str
 	case status == 401 || status == 403:
 		return fmt.Sprintf("The model's provider refused the key (%d). %s The agent said: %s", status, key(d, keyVariable), quoted)
 	case status == 404:
-		return fmt.Sprintf("The model's provider does not know what it was asked for (404)%s. Check 'model' and 'provider.baseUrl' in the agent's definition. The agent said: %s", named(d), quoted)
+		return fmt.Sprintf("The model's provider did not find what was requested (404)%s. Check 'model' and 'provider.baseUrl' in the agent's definition. The agent said: %s", named(d), quoted)
 	case status == 429:
-		return "The model's provider limits how much is asked of it (429). Try again later, run fewer agents at once, or raise the limit there. The agent said: " + quoted
+		return "The model's provider limits the rate of requests (429). Try again later, run fewer agents at once, or raise the limit there. The agent said: " + quoted
 	case status >= 500:
-		return fmt.Sprintf("The model's provider had a fault or was overloaded (%d). Try again later. The agent said: %s", status, quoted)
+		return fmt.Sprintf("The model's provider failed or was overloaded (%d). Try again later. The agent said: %s", status, quoted)
 	case status >= 400:
 		return fmt.Sprintf("The model's provider refused the request (%d). The agent said: %s", status, quoted)
 	case unreachable(text):
 		return "The agent could not reach its model, or was cut off from it. Check 'provider.baseUrl' in the agent's definition, and that the server may reach it. The agent said: " + quoted
 	case overloaded(text):
-		return "The model's provider had a fault or was overloaded. Try again later. The agent said: " + quoted
+		return "The model's provider failed or was overloaded. Try again later. The agent said: " + quoted
 	case keyless(text):
 		return "The agent has no key for its model. " + key(d, keyVariable) + " The agent said: " + quoted
 	}
@@ -96,7 +96,7 @@ func key(d *stint.Definition, variable string) string {
 		return fmt.Sprintf("Give the agent's definition a 'provider' whose 'apiKey' names a secret, or give the run the secret %s.", variable)
 	}
 	if d.Provider.APIKey == nil {
-		return "Name the secret that holds the key by 'provider.apiKey' in the agent's definition."
+		return "Set 'provider.apiKey' in the agent's definition to the secret with the key."
 	}
 	return fmt.Sprintf("Check the value of the secret %s.", d.Provider.APIKey.Secret)
 }

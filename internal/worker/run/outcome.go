@@ -139,7 +139,7 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	case schema != nil && v.Completed:
 		value, err := jsonschema.ParseResult(schema, v.Final)
 		if err != nil {
-			return failed(stint.ReasonExitCode, fmt.Sprintf("The agent's last message is not what output.schema asks for: %v", err))
+			return failed(stint.ReasonExitCode, fmt.Sprintf("The agent's last message does not match output.schema: %v", err))
 		}
 		o.result = value
 	}
