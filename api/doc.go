@@ -1,6 +1,6 @@
-// Package api answers: what did we promise?
+// Package api contains the contract of the HTTP API, openapi.yaml.
 //
-// The promise is openapi.yaml, written by hand: every path, parameter, status,
-// header and body of the HTTP API. Tests hold every exchange with a server to
-// it, and its examples serve as fixtures.
+// The contract is written by hand and describes every path, parameter, status,
+// header, and body. Tests check every exchange with a server against it, and use its
+// examples as fixtures.
 package api

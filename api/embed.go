@@ -2,8 +2,7 @@ package api
 
 import _ "embed"
 
-// OpenAPI is the OpenAPI 3.1 document of the API, as YAML. It must not be
-// changed.
+// OpenAPI is the OpenAPI 3.1 document of the API in YAML. It must not be modified.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

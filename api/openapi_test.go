@@ -24,7 +24,8 @@ func document(raw []byte) (*openapi3.T, error) {
 
 var embedded = sync.OnceValues(func() (*openapi3.T, error) { return document(api.OpenAPI) })
 
-// valid is the document, checked once for all tests; they only read it.
+// valid returns the contract, which is checked once for all tests. Tests do not modify
+// it.
 func valid(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := embedded()
@@ -49,15 +50,15 @@ func operations(doc *openapi3.T) []operation {
 	return all
 }
 
-func TestDocumentIsValid(t *testing.T) {
+func TestContractIsValid(t *testing.T) {
 	t.Parallel()
 	if doc := valid(t); doc.OpenAPI != "3.1.0" || doc.Info.Version != "v1" {
 		t.Errorf("OpenAPI %s, version %s", doc.OpenAPI, doc.Info.Version)
 	}
 }
 
-// The validation above is worth something only if it finds wrong examples.
-func TestWrongExamplesAreFound(t *testing.T) {
+// TestInvalidExamples checks that the validation finds invalid examples.
+func TestInvalidExamples(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][2]string{
 		"in a page":       {"large-1: {inputTokens: 18230,", "large-1: {inputTokens: many,"},
@@ -69,22 +70,22 @@ func TestWrongExamplesAreFound(t *testing.T) {
 			t.Parallel()
 			raw := strings.Replace(string(api.OpenAPI), change[0], change[1], 1)
 			if raw == string(api.OpenAPI) {
-				t.Fatalf("the document has no %q", change[0])
+				t.Fatalf("the contract does not contain %q", change[0])
 			}
 			if _, err := document([]byte(raw)); err == nil {
-				t.Error("the wrong example was not found")
+				t.Error("the invalid example was not found")
 			}
 		})
 	}
 }
 
-func TestEveryOperationIsComplete(t *testing.T) {
+func TestOperationsAreComplete(t *testing.T) {
 	t.Parallel()
 	doc, seen := valid(t), map[string]string{}
 	for _, op := range operations(doc) {
 		at := op.method + " " + op.path
 		if other := seen[op.OperationID]; op.OperationID == "" || other != "" {
-			t.Errorf("%s: operationId %q is missing or that of %s", at, op.OperationID, other)
+			t.Errorf("%s: operationId %q is missing or equals that of %s", at, op.OperationID, other)
 		}
 		seen[op.OperationID] = at
 		if op.Summary == "" || len(op.Tags) != 1 || doc.Tags.Get(op.Tags[0]) == nil {
@@ -92,9 +93,9 @@ func TestEveryOperationIsComplete(t *testing.T) {
 		}
 		statuses := slices.Sorted(maps.Keys(op.Responses.Map()))
 		if !slices.ContainsFunc(statuses, func(s string) bool { return s[0] == '2' || s[0] == '3' }) {
-			t.Errorf("%s: no success among %v", at, statuses)
+			t.Errorf("%s: no success in %v", at, statuses)
 		}
-		for _, must := range mustHave(op) {
+		for _, must := range requiredStatuses(op) {
 			if !slices.Contains(statuses, must) {
 				t.Errorf("%s: status %s is missing", at, must)
 			}
@@ -106,11 +107,11 @@ func TestEveryOperationIsComplete(t *testing.T) {
 	}
 }
 
-// mayBeRepeated are the POSTs that do twice what they do once, and the one whose
-// messages have numbers of their own.
+// mayBeRepeated contains the POST operations that are idempotent, and the one whose
+// messages have their own IDs.
 var mayBeRepeated = map[string]bool{"sendChunks": true, "findMissingChunks": true, "readArtifactChunks": true, "readVolumeChunks": true, "callTools": true}
 
-func mustHave(op operation) []string {
+func requiredStatuses(op operation) []string {
 	must := []string{"500"}
 	if op.Security == nil || len(*op.Security) > 0 {
 		must = append(must, "401", "403", "429", "503")
@@ -127,7 +128,7 @@ func mustHave(op operation) []string {
 	return must
 }
 
-func TestEveryAnswerCarriesTheCommonHeaders(t *testing.T) {
+func TestResponsesHaveCommonHeaders(t *testing.T) {
 	t.Parallel()
 	for _, op := range operations(valid(t)) {
 		for status, r := range op.Responses.Map() {
@@ -140,8 +141,8 @@ func TestEveryAnswerCarriesTheCommonHeaders(t *testing.T) {
 	}
 }
 
-// The tables of errors, once more and by hand: status, type, codes.
-func TestErrorsArePaired(t *testing.T) {
+// TestErrorsMatchStatuses checks the type and the codes of errors for each status.
+func TestErrorsMatchStatuses(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)
 	want := map[string][2]string{
@@ -161,7 +162,7 @@ func TestErrorsArePaired(t *testing.T) {
 	}
 	check := func(at, status string, r *openapi3.Response) {
 		body := r.Content["application/json"].Schema
-		if last := len(body.Value.AnyOf) - 1; last >= 0 { // beside errors of JSON-RPC
+		if last := len(body.Value.AnyOf) - 1; last >= 0 { // in addition to errors of JSON-RPC
 			body = body.Value.AnyOf[last]
 		}
 		pair := body.Value.AllOf[1].Value.Properties["error"].Value.Properties
@@ -172,7 +173,7 @@ func TestErrorsArePaired(t *testing.T) {
 	}
 	for _, op := range operations(doc) {
 		for status, r := range op.Responses.Map() {
-			if status >= "400" && (op.path != "/mcp" || status != "404") { // that one is JSON-RPC's alone
+			if status >= "400" && (op.path != "/mcp" || status != "404") { // this one has only errors of JSON-RPC
 				check(op.method+" "+op.path+" "+status, status, r.Value)
 			}
 		}
@@ -189,13 +190,13 @@ func words(s *openapi3.SchemaRef) string {
 	return strings.Join(all, " ")
 }
 
-// Schemas are checked by a validator that does not know every keyword of JSON
-// Schema. One that it skips would promise what nobody checks.
-func TestOnlyEnforcedKeywordsAreUsed(t *testing.T) {
+// TestSchemasUseEnforcedKeywords checks that the schemas do not use keywords that the
+// validator of the tests ignores.
+func TestSchemasUseEnforcedKeywords(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)
 	if !usesSkipped(&openapi3.Schema{Const: "a"}) || usesSkipped(&openapi3.Schema{MinLength: 1}) {
-		t.Fatal("this test does not see the keywords")
+		t.Fatal("usesSkipped does not detect the keywords")
 	}
 	seen := 0
 	err := doc.WalkSchemas(func(at string, ref *openapi3.SchemaRef) error {
@@ -217,27 +218,27 @@ func usesSkipped(s *openapi3.Schema) bool {
 		s.Defs != nil || s.ContentSchema != nil || s.DynamicRef != ""
 }
 
-// Objects in answers are closed, so that a member nobody promised is found;
-// those that are open say so.
-func TestObjectsSayWhetherTheyAreClosed(t *testing.T) {
+// TestObjectsHaveAdditionalProperties checks that every object schema defines whether
+// it allows further members, so that tests find unknown members in responses.
+func TestObjectsHaveAdditionalProperties(t *testing.T) {
 	t.Parallel()
 	for name, s := range valid(t).Components.Schemas {
 		if s.Value.Type == nil || !s.Value.Type.Includes("object") {
 			continue
 		}
 		if more := s.Value.AdditionalProperties; more.Has == nil && more.Schema == nil {
-			t.Errorf("%s says nothing about further members", name)
+			t.Errorf("%s does not define additionalProperties", name)
 		}
 	}
 }
 
-// What no path refers to is forgotten or misspelt.
-func TestEveryComponentIsUsed(t *testing.T) {
+// TestComponentsAreUsed checks that every component is referenced.
+func TestComponentsAreUsed(t *testing.T) {
 	t.Parallel()
 	doc, text := valid(t), string(api.OpenAPI)
 	used := func(kind, name string) {
 		if !strings.Contains(text, "'#/components/"+kind+"/"+name+"'") && name != "MethodNotAllowed" {
-			t.Errorf("nothing refers to %s %s", kind, name)
+			t.Errorf("%s %s is not referenced", kind, name)
 		}
 	}
 	for name := range doc.Components.Schemas {

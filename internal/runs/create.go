@@ -85,7 +85,7 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	if from.parentRunID == nil {
 		from.parentRunID = above.parent
 	}
-	d, err := s.definitions.get(ctx, s.c.Store, c.OrgID, from.agent.ID, from.versionID)
+	d, err := s.definition(ctx, c.OrgID, from.agent.ID, from.versionID)
 	if err != nil {
 		return store.NewRun{}, err
 	}
@@ -95,6 +95,24 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	}
 	plan.Depth, plan.Above = above.depth, above.sessions
 	return s.row(c, n, from, plan)
+}
+
+// definition returns the definition of a version. It is cached and must not be
+// modified.
+func (s *Service) definition(ctx context.Context, org, agentID, versionID string) (*stint.Definition, error) {
+	if cached, ok := s.definitions.Get(versionID); ok {
+		return cached, nil
+	}
+	v, err := s.c.Store.AgentVersion(ctx, org, agentID, versionID, 0)
+	if err != nil {
+		return nil, store.PublicError(err, "agent version", versionID)
+	}
+	d := new(stint.Definition) // validated when it was stored
+	if err := json.Unmarshal(v.Definition, d); err != nil {
+		return nil, fmt.Errorf("decode definition %s: %w", versionID, err)
+	}
+	s.definitions.Put(versionID, d)
+	return d, nil
 }
 
 // plan returns the frozen plan of the run.

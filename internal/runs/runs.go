@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/store"
 )
@@ -69,11 +70,16 @@ type Sealer interface {
 // safe for concurrent use.
 type Service struct {
 	c           Config
-	definitions *definitionCache
+	definitions *lru.Cache[string, *stint.Definition] // by version
 }
 
+// maxDefinitions is the number of cached definitions.
+const maxDefinitions = 1024
+
 // New returns a Service.
-func New(c Config) *Service { return &Service{c: c, definitions: newDefinitionCache()} }
+func New(c Config) *Service {
+	return &Service{c: c, definitions: lru.New[string, *stint.Definition](maxDefinitions)}
+}
 
 // Get returns a run.
 func (s *Service) Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {

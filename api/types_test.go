@@ -16,9 +16,9 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// nouns are the types of the dictionary by the schema that describes them. A
-// member is without when the schema leaves it out on purpose.
-var nouns = map[string]struct {
+// types contains the type of package stint for each schema. The schema does not have
+// the members in without.
+var types = map[string]struct {
 	of      any
 	without []string
 }{
@@ -69,16 +69,15 @@ var nouns = map[string]struct {
 	"RunPage":            {of: stint.Page[stint.RunSummary]{}},
 }
 
-// members lists the JSON members of a struct; optional are those that may be
-// left out.
+// members returns the JSON members of a struct, and those that can be omitted.
 func members(t reflect.Type) (all, optional []string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
 		case f.Anonymous && name == "":
-			inner, left := members(f.Type)
-			all, optional = append(all, inner...), append(optional, left...)
+			inner, innerOptional := members(f.Type)
+			all, optional = append(all, inner...), append(optional, innerOptional...)
 		default:
 			all = append(all, name)
 			if strings.Contains(options, "omit") {
@@ -89,25 +88,25 @@ func members(t reflect.Type) (all, optional []string) {
 	return all, optional
 }
 
-func TestSchemasHaveTheMembersOfTheDictionary(t *testing.T) {
+func TestSchemasMatchTypes(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)
-	for name, noun := range nouns {
-		all, optional := members(reflect.TypeOf(noun.of))
-		all = slices.DeleteFunc(all, func(m string) bool { return slices.Contains(noun.without, m) })
+	for name, typ := range types {
+		all, optional := members(reflect.TypeOf(typ.of))
+		all = slices.DeleteFunc(all, func(m string) bool { return slices.Contains(typ.without, m) })
 		s := doc.Components.Schemas[name].Value
 		if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(s.Properties))); diff != "" {
-			t.Errorf("%s (-dictionary +document):\n%s", name, diff)
+			t.Errorf("%s (-types +contract):\n%s", name, diff)
 		}
 		for _, m := range all {
 			if !slices.Contains(optional, m) && !slices.Contains(s.Required, m) {
-				t.Errorf("%s: %s always stands there but is not required", name, m)
+				t.Errorf("%s: %s is always present but not required", name, m)
 			}
 		}
 	}
 }
 
-func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
+func TestEnumerationsMatchConstants(t *testing.T) {
 	t.Parallel()
 	schemas := valid(t).Components.Schemas
 	statuses := make([]string, len(stint.Statuses))
@@ -140,13 +139,13 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 		"log types":   {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},
 	} {
 		if diff := cmp.Diff(strings.Join(c.want, " "), words(c.of)); diff != "" {
-			t.Errorf("%s (-dictionary +document):\n%s", name, diff)
+			t.Errorf("%s (-constants +contract):\n%s", name, diff)
 		}
 	}
 }
 
-// The examples are what the types of the dictionary read and write.
-func TestExamplesAreReadAndWrittenByTheDictionary(t *testing.T) {
+// TestExamplesRoundTrip decodes the examples into the types and encodes them again.
+func TestExamplesRoundTrip(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)
 	for name, into := range map[string]any{
@@ -168,18 +167,18 @@ func TestExamplesAreReadAndWrittenByTheDictionary(t *testing.T) {
 			if err := dec.Decode(into); err != nil {
 				t.Fatal(err)
 			}
-			written, err := json.Marshal(into)
+			encoded, err := json.Marshal(into)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tree(t, raw), tree(t, written)); diff != "" {
-				t.Errorf("(-example +written):\n%s", diff)
+			if diff := cmp.Diff(decoded(t, raw), decoded(t, encoded)); diff != "" {
+				t.Errorf("(-example +encoded):\n%s", diff)
 			}
 		})
 	}
 }
 
-func tree(t *testing.T, raw []byte) (v any) {
+func decoded(t *testing.T, raw []byte) (v any) {
 	t.Helper()
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatal(err)
@@ -187,7 +186,7 @@ func tree(t *testing.T, raw []byte) (v any) {
 	return v
 }
 
-func TestDefinitionExamplesAreAccepted(t *testing.T) {
+func TestDefinitionExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"NewAgent", "NewAgentFull", "AgentDefinition"} {
 		raw, err := json.Marshal(valid(t).Components.Examples[name].Value.Value)
