@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// The demonstration asks a model on this machine, of which the sandbox sees
-// neither the key nor anything else.
-func TestDemoWithAModel(t *testing.T) {
+// TestDemoWithModel runs the demonstration with a local model, whose key must not be
+// visible.
+func TestDemoWithModel(t *testing.T) {
 	t.Parallel()
 	const key = "a-key-of-the-demonstration"
 	model := modeltest.StartWith(t, modeltest.Options{Key: key, Models: []string{"mock-1"}})
@@ -22,9 +22,9 @@ func TestDemoWithAModel(t *testing.T) {
 		keyName string
 		dialect string
 	}{
-		"Anthropic's by its address": {[]string{"--model-url", model.URL + "/"}, "ANTHROPIC_API_KEY", modeltest.Anthropic},
-		"completions by theirs":      {[]string{"--model-url", strings.Replace(model.URL, "127.0.0.1", "localhost", 1) + "/v1"}, "STINT_MODEL_KEY", modeltest.Chat},
-		"responses by their name":    {[]string{"--model-url", model.URL, "--model-type", "openai-responses"}, "OPENAI_API_KEY", modeltest.Responses},
+		"Anthropic by URL":   {[]string{"--model-url", model.URL + "/"}, "ANTHROPIC_API_KEY", modeltest.Anthropic},
+		"completions by URL": {[]string{"--model-url", strings.Replace(model.URL, "127.0.0.1", "localhost", 1) + "/v1"}, "STINT_MODEL_KEY", modeltest.Chat},
+		"responses by name":  {[]string{"--model-url", model.URL, "--model-type", "openai-responses"}, "OPENAI_API_KEY", modeltest.Responses},
 	} {
 		t.Run(name, func(t *testing.T) {
 			temp := t.TempDir()
@@ -44,7 +44,7 @@ func TestDemoWithAModel(t *testing.T) {
 			}
 			requests := model.Requests()
 			if last := requests[len(requests)-1]; last.Dialect != c.dialect || last.Key != key {
-				t.Errorf("the model was asked as %s", last.Dialect)
+				t.Errorf("the last model call has the dialect %s", last.Dialect)
 			}
 			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 				t.Errorf("left: %v %v", left, err)

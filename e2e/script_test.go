@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files in scripts")
 
-// bin is the folder with the program under test.
+// bin is the folder that contains the program under test.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func build(dir string) error {
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "stint"), "github.com/stint-dev/stint/cmd/stint")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the program: %w\n%s", err, out)
+		return fmt.Errorf("building stint: %w\n%s", err, out)
 	}
 	return nil
 }
@@ -77,10 +77,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// deadline bounds everything that a script waits for, on a busy machine too.
+// deadline is the maximum time to wait for an event, even on a busy machine.
 const deadline = 3 * time.Minute
 
-// exitCode runs a command and holds its exit code to a number: code 2 stint …
+// exitCode runs a command and checks its exit code: code 2 stint …
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N command...")
@@ -98,14 +98,14 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// server is a running 'stint serve'.
+// server is a process 'stint serve'.
 type server struct {
 	cmd   *exec.Cmd
 	ended chan error
-	log   strings.Builder // read after the end only
+	log   strings.Builder // must be read after the exit
 }
 
-// running are the servers of the scripts, by working folder.
+// running contains the servers of the scripts by working folder.
 var running registry
 
 type registry struct{ m sync.Map }
@@ -120,8 +120,8 @@ func (r *registry) get(ts *testscript.TestScript) *server {
 	return s.(*server)
 }
 
-// serve starts a server on $WORK/data and a free port, logs in to it and sets
-// STINT_DATA: serve [--anonymous] [flags...]
+// serve starts a server with the data folder $WORK/data on a free port, logs in unless
+// --anonymous is given, and sets STINT_DATA: serve [--anonymous] [flags...]
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	login := true
 	if len(args) > 0 && args[0] == "--anonymous" {
@@ -140,7 +140,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.cmd.Start())
 	line := make(chan []byte, 1)
 	go func() {
-		first, _ := bufio.NewReader(out).ReadBytes('\n') // nothing comes when it fails, which its end tells
+		first, _ := bufio.NewReader(out).ReadBytes('\n') // empty if the server exits
 		line <- first
 		s.ended <- s.cmd.Wait()
 	}()
@@ -164,8 +164,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stop ends the script's server in order: halt (the word stop would end the
-// script)
+// stop stops the server with SIGTERM: halt (stop is a command of testscript)
 func stop(ts *testscript.TestScript, _ bool, _ []string) {
 	running.get(ts).stop(ts)
 }
@@ -179,18 +178,18 @@ func (s *server) stop(ts *testscript.TestScript) {
 	case err := <-s.ended:
 		s.cmd = nil
 		if err != nil {
-			ts.Fatalf("the server ended with %v\n%s", err, s.log.String())
+			ts.Fatalf("the server exited with %v\n%s", err, s.log.String())
 		}
 	case <-time.After(deadline):
 		_ = s.cmd.Process.Kill()
 		s.cmd = nil
-		ts.Fatalf("the server did not end in time")
+		ts.Fatalf("the server did not exit in time")
 	}
 }
 
-// capture makes a command that keeps what a pattern finds in the last output
-// on a stream: capture NAME [PATTERN]. Without a pattern it is all of it,
-// trimmed.
+// capture returns a command that sets a variable to the match of a pattern in the last
+// output of a stream: capture NAME [PATTERN]. Without a pattern, the value is the whole
+// output without surrounding white space.
 func capture(stream string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < 1 || len(args) > 2 {
@@ -206,15 +205,14 @@ func captureFrom(ts *testscript.TestScript, found string, args []string) {
 		ts.Check(err)
 		match := pattern.FindStringSubmatch(found)
 		if match == nil {
-			ts.Fatalf("nothing matches %s in:\n%s", args[1], found)
+			ts.Fatalf("%s does not match:\n%s", args[1], found)
 		}
 		found = match[len(match)-1]
 	}
 	ts.Setenv(args[0], found)
 }
 
-// until repeats a command until a pattern is found in its output: until
-// PATTERN command...
+// until repeats a command until its output matches a pattern: until PATTERN command...
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until PATTERN command...")
@@ -229,7 +227,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s did not appear in time", args[0])
 }
 
-// empty holds that a folder has no entries: empty DIR
+// empty checks that a folder has no entries: empty DIR
 func empty(ts *testscript.TestScript, neg bool, args []string) {
 	entries, err := os.ReadDir(ts.MkAbs(args[0]))
 	ts.Check(err)

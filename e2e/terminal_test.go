@@ -14,26 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal with a program on it.
+// terminal is a program on a pseudo-terminal.
 type terminal struct {
 	t      *testing.T
-	person *os.File // what a person types and sees
+	user   *os.File // the side of the user
 	cmd    *exec.Cmd
 	pieces chan string
 	shown  strings.Builder
 }
 
-// openTerminal starts a program on a terminal of its own.
+// openTerminal starts a program on a new terminal.
 func openTerminal(t *testing.T, environ []string, name string, args ...string) *terminal {
 	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { person.Close() })
-	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	t.Cleanup(func() { user.Close() })
+	number, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
 	if err == nil {
-		err = unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0)
+		err = unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +43,14 @@ func openTerminal(t *testing.T, environ []string, name string, args ...string) *
 		t.Fatal(err)
 	}
 	defer screen.Close()
-	p := &terminal{t: t, person: person, cmd: exec.Command(name, args...), pieces: make(chan string, 1024)}
+	p := &terminal{t: t, user: user, cmd: exec.Command(name, args...), pieces: make(chan string, 1024)}
 	p.cmd.Env = append(os.Environ(), environ...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = screen, screen, screen
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test failed
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // in case the test failed
 	go p.read()
 	return p
 }
@@ -59,7 +59,7 @@ func (p *terminal) read() {
 	defer close(p.pieces)
 	buffer := make([]byte, 4096)
 	for {
-		n, err := p.person.Read(buffer)
+		n, err := p.user.Read(buffer)
 		if n > 0 {
 			p.pieces <- string(buffer[:n])
 		}
@@ -69,7 +69,7 @@ func (p *terminal) read() {
 	}
 }
 
-// await waits until the terminal shows a text.
+// await waits until the terminal has shown a text.
 func (p *terminal) await(text string) {
 	p.t.Helper()
 	limit := time.After(deadline)
@@ -77,7 +77,7 @@ func (p *terminal) await(text string) {
 		select {
 		case piece, ok := <-p.pieces:
 			if !ok {
-				p.t.Fatalf("the program ended without showing %q:\n%s", text, p.shown.String())
+				p.t.Fatalf("the program exited without showing %q:\n%s", text, p.shown.String())
 			}
 			p.shown.WriteString(piece)
 		case <-limit:
@@ -89,12 +89,12 @@ func (p *terminal) await(text string) {
 
 func (p *terminal) types(keys string) {
 	p.t.Helper()
-	if _, err := p.person.WriteString(keys); err != nil {
+	if _, err := p.user.WriteString(keys); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// end waits for the program's end.
+// end waits until the program has exited.
 func (p *terminal) end() error {
 	for piece := range p.pieces {
 		p.shown.WriteString(piece)
@@ -102,7 +102,7 @@ func (p *terminal) end() error {
 	return p.cmd.Wait()
 }
 
-func TestDemoKeepsItsServerForAPerson(t *testing.T) {
+func TestDemoKeepsServer(t *testing.T) {
 	t.Parallel()
 	stint, temp, home := filepath.Join(bin, "stint"), t.TempDir(), t.TempDir()
 	environ := []string{"TMPDIR=" + temp, "HOME=" + home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "STINT_URL=", "STINT_TOKEN=", "NO_COLOR=1"}
@@ -112,36 +112,36 @@ func TestDemoKeepsItsServerForAPerson(t *testing.T) {
 	p.await("  stint runs list") // follows the export line
 	place := regexp.MustCompile(`export XDG_CONFIG_HOME=(\S+)`).FindStringSubmatch(p.shown.String())
 	if place == nil {
-		t.Fatalf("no configuration was named:\n%s", p.shown.String())
+		t.Fatalf("the output does not name a configuration:\n%s", p.shown.String())
 	}
 	cmd := exec.Command(stint, "artifact", "cat", "report", "report.md")
 	cmd.Env = append(append(os.Environ(), environ...), "XDG_CONFIG_HOME="+place[1])
 	report, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(report), "Together: 47 words.") {
-		t.Errorf("the kept server gave %v:\n%s", err, report)
+		t.Errorf("reading from the kept server: %v:\n%s", err, report)
 	}
 	p.types("\x03") // Ctrl-C
 	if err := p.end(); err != nil {
-		t.Errorf("the demonstration ended with %v:\n%s", err, p.shown.String())
+		t.Errorf("the demonstration exited with %v:\n%s", err, p.shown.String())
 	}
 	for name, dir := range map[string]string{"temporary folder": temp, "home": home} {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left in the %s: %v %v", name, left, err)
+			t.Errorf("files in the %s: %v %v", name, left, err)
 		}
 	}
 }
 
-func TestDemoEndsForAPersonWhoHasSeenEnough(t *testing.T) {
+func TestDemoStopsServer(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	p := openTerminal(t, []string{"TMPDIR=" + temp, "HOME=" + temp, "TERM=xterm", "NO_COLOR="}, filepath.Join(bin, "stint"), "demo")
 	p.await("[y/N] ")
 	p.types("\n")
 	if err := p.end(); err != nil {
-		t.Errorf("the demonstration ended with %v:\n%s", err, p.shown.String())
+		t.Errorf("the demonstration exited with %v:\n%s", err, p.shown.String())
 	}
 	if !strings.Contains(p.shown.String(), "\x1b[1m1. Start a server") {
-		t.Errorf("the titles have no colour on a terminal:\n%s", p.shown.String())
+		t.Errorf("the titles are not bold on a terminal:\n%s", p.shown.String())
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests need, where they are missing.
+# Installs the missing Debian packages that the tests need.
 set -euo pipefail
 again="$(cd "$(dirname "$0")" && pwd)/again.sh"
 need=()
@@ -23,11 +23,11 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
-# The tests start clusters of their own; Debian's default one would only be in the way.
+# The tests start their own clusters and do not need Debian's default cluster.
 mkdir -p /etc/postgresql-common
 [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
-# A new machine may be updating itself: its locks are waited for. An index that
-# is out of date names packages that are gone, so it is fetched again too.
+# A new machine may be updating itself, so wait for its locks. A stale index
+# names packages that no longer exist, so a retry downloads it again.
 get_packages() { apt-get -qq -o DPkg::Lock::Timeout=900 install -y --no-install-recommends "$@"; }
 fetch_packages() { apt-get -qq update && get_packages --download-only "$@"; }
 export -f get_packages fetch_packages

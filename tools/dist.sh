@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the release archives: static binaries, reproducible, with checksums.
+# Builds reproducible release archives with static binaries, and their checksums.
 set -euo pipefail
 version="${VERSION:-$(git describe --tags --always --dirty)}"
 rm -rf dist && mkdir dist

@@ -17,23 +17,23 @@ import (
 )
 
 // TestDataOfEarlierReleases opens each fixture, compares what the API returns
-// with what the earlier release returned, and goes on with the work.
+// with the recorded responses, and continues to use the data.
 func TestDataOfEarlierReleases(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"cd8520c"} {
 		for variant, open := range map[string]func(*testing.T, string) *opened{"sqlite": openSQLite, "postgres": openPostgres} {
 			t.Run(release+"/"+variant, func(t *testing.T) {
 				t.Parallel()
-				goOn(t, open(t, filepath.Join("testdata", release, variant)))
+				continueWork(t, open(t, filepath.Join("testdata", release, variant)))
 			})
 		}
 	}
 }
 
-func goOn(t *testing.T, o *opened) {
+func continueWork(t *testing.T, o *opened) {
 	t.Helper()
 	o.compare(func(exchange) bool { return true })
-	o.sound()
+	o.checkStorage()
 	o.usesTokens()
 	c := o.client()
 	usesStoredSecret(t, c)
@@ -44,15 +44,15 @@ func goOn(t *testing.T, o *opened) {
 	o.pushesVersion()
 	o.stint("gc", "--data", o.Data)
 	o.stint("gc", "--data", o.Data, "--grace", "0")
-	o.sound()
+	o.checkStorage()
 	o.Stop(os.Interrupt)
-	o.sound() // without a server
+	o.checkStorage() // without a server
 	o.Start()
 	o.compare(func(e exchange) bool { return lasting.MatchString(e.Path) && !strings.Contains(e.Path, "latest") })
 }
 
-// sound checks that every stored byte can be read.
-func (o *opened) sound() {
+// checkStorage checks that every stored byte can be read.
+func (o *opened) checkStorage() {
 	o.t.Helper()
 	out := o.stint("fsck", "--data", o.Data, "--json")
 	trees := 0
@@ -85,7 +85,7 @@ func (o *opened) usesTokens() {
 	}
 }
 
-// statusOf returns the status that the recorded token of this name leads to. It
+// statusOf returns the expected status for the recorded token with this name. It
 // depends on the clock.
 func (o *opened) statusOf(name string) int {
 	o.t.Helper()
@@ -125,7 +125,7 @@ func completed(t *testing.T, c *client.Client, n stint.NewRun) (*stint.Run, stri
 	return r, out.String()
 }
 
-func wantOutput(t *testing.T, c *client.Client, n stint.NewRun, want string) *stint.Run {
+func checkOutput(t *testing.T, c *client.Client, n stint.NewRun, want string) *stint.Run {
 	t.Helper()
 	r, out := completed(t, c, n)
 	if out != want {
@@ -144,7 +144,7 @@ func sum(text string) string {
 func usesStoredSecret(t *testing.T, c *client.Client) {
 	t.Helper()
 	const value = "the-stored-secret-value"
-	r := wantOutput(t, c, stint.NewRun{Agent: "secretive", Prompt: `printf %s "$API_KEY" | sha256sum; echo "it is $API_KEY"`}, sum(value)+"  -\nit is ***\n")
+	r := checkOutput(t, c, stint.NewRun{Agent: "secretive", Prompt: `printf %s "$API_KEY" | sha256sum; echo "it is $API_KEY"`}, sum(value)+"  -\nit is ***\n")
 	if story := installation.Story(t, c, r.ID); strings.Contains(story, value) {
 		t.Errorf("the run shows the secret:\n%s", story)
 	}
@@ -166,7 +166,7 @@ func usesInputs(t *testing.T, o *opened, c *client.Client) {
 		Variables: map[string]string{"GREETING": "hello"},
 		Secrets:   map[string]string{"REQUEST_KEY": "a-secret-of-today"},
 	}
-	wantOutput(t, c, n, want+"dash\nsome notes\nmore notes\nstill more\nfrom the script\nhello *** a fixed value\n")
+	checkOutput(t, c, n, want+"dash\nsome notes\nmore notes\nstill more\nfrom the script\nhello *** a fixed value\n")
 }
 
 func (o *opened) recordedSum(path string) string {
@@ -195,7 +195,7 @@ func refusesDocker(t *testing.T, c *client.Client) {
 	if r.Status != stint.Failed || installation.Value(r.StatusReason) != "setup_failed" {
 		t.Errorf("the run is %s: %v", r.Status, r.Error)
 	}
-	wantOutput(t, c, stint.NewRun{Agent: "boxed", AgentVersion: "1", Prompt: "echo outside"}, "outside\n")
+	checkOutput(t, c, stint.NewRun{Agent: "boxed", AgentVersion: "1", Prompt: "echo outside"}, "outside\n")
 }
 
 // find returns the newest run whose prompt has the prefix.
@@ -219,11 +219,11 @@ func continuesSessions(t *testing.T, c *client.Client) {
 	t.Helper()
 	shell := find(t, c, "echo to stdout;")
 	prompt := `echo 4 >>$HOME/state; cat $HOME/state made.txt; ls; echo three >>made.txt`
-	r := wantOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: prompt}, "1\n2\n3\n4\none\nmade.txt\nsub\n")
+	r := checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: prompt}, "1\n2\n3\n4\none\nmade.txt\nsub\n")
 	if installation.Value(r.ArtifactVersion) == "" || r.SessionID != shell.SessionID {
 		t.Errorf("the run belongs to %s and wrote %q", r.SessionID, installation.Value(r.ArtifactVersion))
 	}
-	wantOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: "cat made.txt"}, "one\nthree\n")
+	checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: "cat made.txt"}, "one\nthree\n")
 	talk := find(t, c, "write notes.md:")
 	if _, out := completed(t, c, stint.NewRun{SessionID: talk.SessionID, Prompt: "run: cat notes.md"}); !strings.Contains(out, "written by the assistant") {
 		t.Errorf("the assistant wrote %q", out)
@@ -233,12 +233,12 @@ func continuesSessions(t *testing.T, c *client.Client) {
 func resumesCheckpoints(t *testing.T, c *client.Client) {
 	t.Helper()
 	first := find(t, c, "echo to stdout;")
-	r := wantOutput(t, c, stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: "cat $HOME/state made.txt"}, "1\none\n")
+	r := checkOutput(t, c, stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: "cat $HOME/state made.txt"}, "1\none\n")
 	if r.SessionID == first.SessionID {
-		t.Error("the resumed run has no session of its own")
+		t.Error("the resumed run belongs to the session of the checkpoint")
 	}
 	cancelled := find(t, c, "echo kept >kept.txt;")
-	wantOutput(t, c, stint.NewRun{CheckpointID: installation.Value(cancelled.CheckpointID), Prompt: "cat kept.txt"}, "kept\n")
+	checkOutput(t, c, stint.NewRun{CheckpointID: installation.Value(cancelled.CheckpointID), Prompt: "cat kept.txt"}, "kept\n")
 }
 
 // pushesVersion adds a file to a volume of the earlier release.

@@ -30,7 +30,7 @@ type exchange struct {
 	Org, Path, Accept string
 	Status            int
 	JSON              any
-	Text              *string // a stream of events
+	Text              *string // an event stream
 	SHA256            string
 	Size              int
 }
@@ -107,7 +107,7 @@ func decode(body []byte) (v any, err error) {
 	return v, err
 }
 
-// withoutMessage returns an error response without its text, which may change.
+// withoutMessage returns an error response without its message, which may change.
 func withoutMessage(v any) any {
 	e := maps.Clone(v.(map[string]any)["error"].(map[string]any))
 	delete(e, "message")

@@ -11,34 +11,34 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// escapeAttacks reach for what is not theirs.
+// escapeAttacks try to leave the sandbox.
 var escapeAttacks = []attack{
 	{"the host's files", hostFiles},
-	{"the server's folder, sockets and environment", serverParts},
-	{"another tenant's files", tenants},
-	{"calls", calls},
-	{"killing everybody", massacre},
+	{"the server's folder, sockets, and environment", serverParts},
+	{"another organisation's files", otherTenant},
+	{"system calls", systemCalls},
+	{"killing all processes", killAll},
 	{"the network of the host", hostNetwork},
 }
 
-// denied demands that a script, which writes a line ESCAPED for each thing that
-// it got, gets to its end without.
-func (w *world) denied(script string) {
+// checkDenied runs a script that prints a line ESCAPED for each successful attempt. It
+// fails the test for each such line, and if the script does not finish.
+func (w *tenant) checkDenied(script string) {
 	w.Helper()
-	out := w.says(script)
+	out := w.runOutput(script)
 	for _, l := range lines(out, "ESCAPED") {
 		w.Error(l)
 	}
 	if !strings.Contains(out, "tried it all") {
-		w.Errorf("the script did not try all: %q", out)
+		w.Errorf("the script did not finish: %q", out)
 	}
 }
 
-func hostFiles(w *world) {
+func hostFiles(w *tenant) {
 	canary := filepath.Join(os.TempDir(), mark(w))
 	installation.Check(w, os.WriteFile(canary, []byte("canary-of-the-host"), 0o666))
 	defer os.Remove(canary)
-	w.denied(`
+	w.checkDenied(`
 for f in /etc/shadow /etc/sudoers /root /boot /srv /lost+found /sys/kernel /dev/mem /dev/kmem /dev/sda /dev/vda /dev/kvm /proc/kcore /var/run/docker.sock /run/docker.sock; do
 	head -c 1 "$f" > /dev/null 2>&1 && echo "ESCAPED $f can be read"
 	ls "$f"/* > /dev/null 2>&1 && echo "ESCAPED $f can be listed"
@@ -57,13 +57,13 @@ for f in $(find / -xdev -perm -4000 -type f 2> /dev/null); do "$f" --help > /dev
 grep -q 'NoNewPrivs:.*1' /proc/self/status || grep -q 'CapBnd:.*0000000000000000' /proc/self/status || echo "ESCAPED set-user-id programs may give rights"
 echo tried it all`)
 	if b, err := os.ReadFile(canary); err != nil || string(b) != "canary-of-the-host" {
-		w.Errorf("a file of the host now holds %q, %v", b, err)
+		w.Errorf("a file of the host now contains %q, %v", b, err)
 	}
 }
 
-func serverParts(w *world) {
+func serverParts(w *tenant) {
 	d := w.host.Data
-	w.denied(`
+	w.checkDenied(`
 for f in ` + quote(d) + ` ` + quote(d+"/stint.db") + ` ` + quote(d+"/stint.db-wal") + ` ` + quote(d+"/stint.sock") + ` ` + quote(filepath.Dir(d)) + `; do
 	for at in "" /proc/1/root /proc/self/root /proc/self/cwd/../../../..; do
 		[ -e "$at$f" ] && echo "ESCAPED $at$f is there"
@@ -90,22 +90,22 @@ END
 echo tried it all`)
 }
 
-// tenants: one run holds files; another organisation's looks for them, told
-// where they lie.
-func tenants(w *world) {
+// otherTenant checks that a run cannot reach the files of a run of another organisation,
+// although it knows their paths.
+func otherTenant(w *tenant) {
 	name := mark(w)
 	holder := w.create(stint.NewRun{Prompt: "for d in . ~ /tmp /dev/shm; do echo x > $d/" + name + "; done; echo ready; exec -a holder-" + name + " sleep 600", Secrets: map[string]string{"THEIRS": name + "-secret"}})
-	w.host.until(w.T, "the files", func() bool { return strings.Contains(w.output(holder.ID), "ready") })
-	places := w.host.named(name)
+	w.host.waitUntil(w.T, "the files", func() bool { return strings.Contains(w.output(holder.ID), "ready") })
+	places := w.host.pathsOf(name)
 	if len(places) < 2 {
-		w.Fatalf("the files lie at %q", places)
+		w.Fatalf("the files are at %q", places)
 	}
 	script := ""
 	for _, p := range places {
 		script += "[ -e " + quote(p) + " ] && echo 'ESCAPED the file is there'\n"
 	}
-	other := w.host.world(w.T)
-	other.denied(script + `
+	other := w.host.tenant(w.T)
+	other.checkDenied(script + `
 find / -path /proc -prune -o -path /usr -prune -o -name ` + quote(name) + ` -print 2> /dev/null | sed 's/^/ESCAPED to /'
 cat /proc/*/environ 2> /dev/null | tr '\0' '\n' | grep -q ^THEIRS && echo ESCAPED to a secret
 cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -q 'holder[-]' && echo ESCAPED to a process
@@ -113,14 +113,14 @@ ls /dev/shm/* /tmp/mark* 2> /dev/null | sed 's/^/ESCAPED to /'
 echo tried it all`)
 	_, err := other.client.Runs.Get(w.Context(), holder.ID)
 	if err == nil {
-		w.Error("another organisation's run is shown")
+		w.Error("the run of another organisation is visible")
 	}
 	_, err = w.client.Runs.Cancel(w.Context(), holder.ID)
 	installation.Check(w, err)
 }
 
-// named gives the paths of the files of a name below the data folder.
-func (h *host) named(name string) (found []string) {
+// pathsOf returns the paths of the files with this name below the data folder.
+func (h *host) pathsOf(name string) (found []string) {
 	_ = filepath.WalkDir(h.Data, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Name() == name {
 			found = append(found, path)
@@ -130,15 +130,15 @@ func (h *host) named(name string) (found []string) {
 	return found
 }
 
-// calls are made from the language that agents use most.
-func calls(w *world) {
+// systemCalls tries privileged system calls in Python.
+func systemCalls(w *tenant) {
 	ranks := `
 attempt("nice", lambda: os.nice(-5) and None)
 attempt("out of memory first", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-1000"))`
 	if w.host.isolation == "gvisor" {
-		ranks = "" // its own kernel ranks its own processes
+		ranks = "" // the gVisor kernel has its own priorities
 	}
-	w.denied(python(`
+	w.checkDenied(python(`
 import ctypes, errno, os, socket
 c = ctypes.CDLL(None, use_errno=True)
 def attempt(name, f):
@@ -164,21 +164,21 @@ attempt("kill of init", lambda: os.kill(1, 9) if os.stat("/proc/1").st_uid != os
 print("tried it all")`))
 }
 
-func massacre(w *world) {
-	w.beside(func() {
+func killAll(w *tenant) {
+	w.withOther(func() {
 		r := w.ended(w.create(stint.NewRun{Prompt: "echo ready; kill -9 -1; kill -9 $PPID 1; sleep 1; kill -9 $$"}).ID)
 		if r.Status != stint.Failed && r.Status != stint.Completed {
 			w.Errorf("it ended %s, %s", r.Status, installation.Value(r.StatusReason))
 		}
 	})
 	if err := w.host.Server.Process.Signal(syscall.Signal(0)); err != nil {
-		w.Errorf("the server was hit: %v", err)
+		w.Errorf("the server was killed: %v", err)
 	}
 }
 
-// hostNetwork looks for what only this machine and its neighbours should reach.
-func hostNetwork(w *world) {
-	w.denied(python(`
+// hostNetwork tries to connect to addresses of this machine and its network.
+func hostNetwork(w *tenant) {
+	w.checkDenied(python(`
 import socket
 targets = [("127.0.0.1", ` + w.host.Listen[strings.LastIndexByte(w.host.Listen, ':')+1:] + `), ("169.254.169.254", 80), ("10.0.0.1", 80), ("192.168.0.1", 80), ("0.0.0.0", ` + w.host.Listen[strings.LastIndexByte(w.host.Listen, ':')+1:] + `)]
 for t in targets:

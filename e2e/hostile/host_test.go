@@ -13,21 +13,21 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// waitLimit is how long a test waits for what must happen, on a busy machine too.
+// waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// envCanary stands in the server's environment and in no sandbox.
+// envCanary is in the server's environment and must not be in a sandbox.
 const envCanary = "canary-of-the-servers-environment"
 
-// host is a server with a data folder of its own.
+// host is a server with its own data folder.
 type host struct {
 	*installation.Host
 	isolation string
-	worlds    atomic.Int64
+	tenants   atomic.Int64
 }
 
-// serve starts the server, and ends it after the test. None of its sandboxes
-// waits for a run, so that what runs leave can be told.
+// serve starts a server and stops it after the test. It prepares no sandboxes in
+// advance, so that all sandboxes belong to runs.
 func serve(t *testing.T, isolation string) *host {
 	t.Helper()
 	h := &host{isolation: isolation, Host: installation.New(t, "--isolation", isolation, "--parked", "0")}
@@ -36,8 +36,8 @@ func serve(t *testing.T, isolation string) *host {
 	return h
 }
 
-// until repeats until done says so.
-func (h *host) until(t *testing.T, what string, done func() bool) {
+// waitUntil waits until done returns true.
+func (h *host) waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -48,20 +48,20 @@ func (h *host) until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// world makes an organisation with a shell agent called "shell".
-func (h *host) world(t *testing.T) *world {
+// tenant creates an organisation with a shell agent called "shell".
+func (h *host) tenant(t *testing.T) *tenant {
 	t.Helper()
-	w := &world{T: t, host: h}
-	w.client = h.Login(t, fmt.Sprintf("org-%d", h.worlds.Add(1)))
+	w := &tenant{T: t, host: h}
+	w.client = h.Login(t, fmt.Sprintf("org-%d", h.tenants.Add(1)))
 	w.agent("shell", "")
 	return w
 }
 
-// wantNothing waits until a look at the machine finds nothing.
-func (h *host) wantNothing(t *testing.T, what string, look func() []string) {
+// checkNothingLeft waits until find returns nothing.
+func (h *host) checkNothingLeft(t *testing.T, what string, find func() []string) {
 	t.Helper()
-	left := look()
-	for deadline := time.Now().Add(waitLimit); len(left) > 0 && time.Now().Before(deadline); left = look() {
+	left := find()
+	for deadline := time.Now().Add(waitLimit); len(left) > 0 && time.Now().Before(deadline); left = find() {
 		<-time.After(20 * time.Millisecond)
 	}
 	for _, l := range left {
@@ -69,7 +69,7 @@ func (h *host) wantNothing(t *testing.T, what string, look func() []string) {
 	}
 }
 
-// leftByRuns are the processes, groups and folders of runs.
+// leftByRuns returns the processes, control groups, and folders of runs.
 func (h *host) leftByRuns() []string {
 	found := withCommand(leftBehind)
 	for _, root := range []string{"/sys/fs/cgroup", h.Data} {
@@ -78,14 +78,14 @@ func (h *host) leftByRuns() []string {
 				found = append(found, p)
 				return fs.SkipDir
 			}
-			return nil // others come and go
+			return nil // files of other runs may be removed meanwhile
 		})
 	}
 	return found
 }
 
-// leftByServer are the mounts, processes and groups of an installation whose
-// server has ended.
+// leftByServer returns the mounts, processes, and control groups of an installation
+// whose server has exited.
 func (h *host) leftByServer() []string {
 	var found []string
 	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
@@ -105,8 +105,8 @@ func (h *host) leftByServer() []string {
 	return found
 }
 
-// owns reports whether a group is of a run of this server: its name holds the
-// installation's.
+// owns reports whether a control group belongs to this server: its name contains the ID
+// of the installation.
 func (h *host) owns(group string) bool {
 	name, err := os.ReadFile(filepath.Join(h.Data, "instance"))
 	return err == nil && strings.Contains(group, strings.TrimPrefix(strings.TrimSpace(string(name)), "host_"))

@@ -10,43 +10,43 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// limitAttacks take more than they were given. Were there no limit, each of
-// them would end by itself before it hurts the machine.
+// limitAttacks exceed their limits. Without a limit, each of them ends by itself before
+// it affects the machine.
 var limitAttacks = []attack{
 	{"memory", memory},
-	{"memory of many", memoryOfMany},
+	{"memory of several processes", memoryOfSeveral},
 	{"shared memory", sharedMemory},
-	{"disk", func(w *world) { disk(w, `f = open("big", "wb")`) }},
-	{"disk in tmp", func(w *world) { disk(w, `f = open("/tmp/big", "wb")`) }},
-	{"disk by a deleted file", func(w *world) { disk(w, `f = open("big", "wb"); os.unlink("big")`) }},
-	{"disk by many files", diskOfMany},
+	{"disk", func(w *tenant) { disk(w, `f = open("big", "wb")`) }},
+	{"disk in tmp", func(w *tenant) { disk(w, `f = open("/tmp/big", "wb")`) }},
+	{"disk by a deleted file", func(w *tenant) { disk(w, `f = open("big", "wb"); os.unlink("big")`) }},
+	{"disk by many files", manyFiles},
 	{"output", output},
-	{"output without an end of line", outputWithoutLines},
+	{"output without a newline", outputWithoutLines},
 	{"processes", forkBomb},
 	{"time", overtime},
-	{"leaving something behind", leaving},
-	{"deaf to being cancelled", deaf},
+	{"daemons after the end", daemons},
+	{"ignoring signals", ignoreSignals},
 }
 
 const small = `,"resources":{"memory":"128MiB","disk":"16MiB","pids":48,"cpu":1}`
 
-// leftBehind stands in the command lines of all that must not outlive its run,
-// and in none of other tests on this machine.
+// leftBehind is in the command lines of all processes that must end with their run, and
+// in no command line of other tests on this machine.
 var leftBehind = fmt.Sprintf("86399.%07d", os.Getpid())
 
-func memory(w *world) {
+func memory(w *tenant) {
 	w.agent("small", small)
-	w.beside(func() {
+	w.withOther(func() {
 		r := w.fails(stint.ReasonOutOfMemory, stint.NewRun{Agent: "small", Prompt: python("b = bytearray(512 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('survived')")})
 		if strings.Contains(w.output(r.ID), "survived") {
-			w.Error("it had four times its limit")
+			w.Error("it could use four times its limit")
 		}
 	})
 }
 
-// memoryOfMany lets six eat at once: each keeps what it has until all of them
-// have eaten or are dead.
-func memoryOfMany(w *world) {
+// memoryOfSeveral starts six processes that keep their memory until all of them have
+// allocated theirs or were killed.
+func memoryOfSeveral(w *tenant) {
 	w.agent("small", small)
 	r := w.ended(w.create(stint.NewRun{Agent: "small", Timeout: late, Prompt: `
 cat > /tmp/eat.py <<'END'
@@ -59,29 +59,29 @@ END
 for i in 1 2 3 4 5 6; do (python3 /tmp/eat.py $i; touch done.$i) & done
 wait`}).ID)
 	if n := strings.Count(w.output(r.ID), "survived"); n > 2 {
-		w.Errorf("%d of 6 had 48 MB at once, of 128", n)
+		w.Errorf("%d of 6 processes had 48 MB of 128 MB at the same time", n)
 	}
 }
 
-func sharedMemory(w *world) {
+func sharedMemory(w *tenant) {
 	w.agent("small", small)
 	r := w.ended(w.create(stint.NewRun{Agent: "small", Prompt: python(`
 with open("/dev/shm/big", "wb") as f:
     for i in range(512): f.write(b"x" * (1 << 20))
 print("survived")`)}).ID)
 	if r.Status == stint.Completed || strings.Contains(w.output(r.ID), "survived") {
-		w.Errorf("it ended %s with 512 MB in memory of 128", r.Status)
+		w.Errorf("it ended %s with 512 MB of shared memory and a limit of 128 MB", r.Status)
 	}
 }
 
-// late ends a run whose limit was not enforced. On a busy machine it takes long
-// to reach one.
+// late is the time limit of a run whose other limit was not enforced. On a busy machine,
+// reaching a limit takes long.
 const late = "150s"
 
-// disk writes into a file that the program has opened, and waits.
-func disk(w *world, open string) {
+// disk writes to the file f of the program open and waits.
+func disk(w *tenant, open string) {
 	w.agent("small", small)
-	w.beside(func() {
+	w.withOther(func() {
 		w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: late, Prompt: python("import os, time\n" + open + `
 for i in range(64): f.write(b"x" * (1 << 20))
 f.flush()
@@ -90,7 +90,7 @@ time.sleep(600)`)})
 	})
 }
 
-func diskOfMany(w *world) {
+func manyFiles(w *tenant) {
 	w.agent("small", small)
 	w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: late, Prompt: python(`
 import os, time
@@ -100,21 +100,21 @@ for i in range(20000):
 time.sleep(600)`)})
 }
 
-func output(w *world) {
+func output(w *tenant) {
 	const limit = 1 << 20
-	w.beside(func() {
+	w.withOther(func() {
 		r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: "yes 'a line of output'", Timeout: late, Limits: &stint.Limits{OutputBytes: limit}})
 		if n := len(w.output(r.ID)); n > limit || n < limit/2 {
-			w.Errorf("%d bytes are kept, of %d allowed", n, limit)
+			w.Errorf("%d bytes were stored, the limit is %d", n, limit)
 		}
 	})
 }
 
-func outputWithoutLines(w *world) {
+func outputWithoutLines(w *tenant) {
 	const limit = 1 << 20
 	r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: `tr '\0' 'x' < /dev/zero`, Timeout: late, Limits: &stint.Limits{OutputBytes: limit}})
 	if n := len(w.output(r.ID)); n > limit || n < limit/2 {
-		w.Errorf("%d bytes are kept, of %d allowed", n, limit)
+		w.Errorf("%d bytes were stored, the limit is %d", n, limit)
 	}
 	for _, e := range w.journal(r.ID) {
 		if len(e.Data) > 256<<10 {
@@ -123,10 +123,10 @@ func outputWithoutLines(w *world) {
 	}
 }
 
-// forkBomb is the classic, but for its end after some seconds.
-func forkBomb(w *world) {
+// forkBomb starts processes recursively for some seconds.
+func forkBomb(w *tenant) {
 	w.agent("small", small)
-	w.beside(func() {
+	w.withOther(func() {
 		r := w.ended(w.create(stint.NewRun{Agent: "small", Timeout: "3s", Prompt: `
 end=$((SECONDS+10))
 bomb() { [ $SECONDS -gt $end ] && return; bomb 2>/dev/null | bomb 2>/dev/null & }
@@ -137,8 +137,8 @@ bomb; bomb; sleep ` + leftBehind}).ID)
 	})
 }
 
-// overtime leaves it to the time limit to end processes that do not want to.
-func overtime(w *world) {
+// overtime starts processes that ignore signals until the time limit ends them.
+func overtime(w *tenant) {
 	r := w.ended(w.create(stint.NewRun{Timeout: "1s", Prompt: `
 trap '' TERM INT HUP
 (trap '' TERM; setsid bash -c 'trap "" TERM; while :; do sleep ` + leftBehind + `; done' &)
@@ -149,20 +149,19 @@ while :; do sleep 0.1; done`}).ID)
 	}
 }
 
-// leaving is a run that completes and leaves daemons that do all they can to
-// live on.
-func leaving(w *world) {
+// daemons completes a run that leaves daemons, which try to survive.
+func daemons(w *tenant) {
 	w.run(stint.NewRun{Prompt: `
 for i in 1 2 3; do
 	(trap '' TERM HUP; setsid nohup bash -c 'trap "" TERM HUP; exec -a daemon sleep ` + leftBehind + `' > /dev/null 2>&1 &)
 	(setsid sleep ` + leftBehind + ` &)
 done
 sleep 0.2; echo done`})
-	w.host.until(w.T, "the end of the daemons", func() bool { return len(withCommand(leftBehind, "daemon")) == 0 })
+	w.host.waitUntil(w.T, "the end of the daemons", func() bool { return len(withCommand(leftBehind, "daemon")) == 0 })
 }
 
-// withCommand gives the processes of this machine whose command line holds all
-// of these.
+// withCommand returns the processes of this machine whose command line contains all
+// words.
 func withCommand(words ...string) (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -178,14 +177,14 @@ func withCommand(words ...string) (found []string) {
 	return found
 }
 
-// deaf is cancelled while nobody inside listens to SIGTERM.
-func deaf(w *world) {
+// ignoreSignals cancels a run whose processes ignore SIGTERM.
+func ignoreSignals(w *tenant) {
 	r := w.create(stint.NewRun{Prompt: `trap '' TERM; (trap '' TERM; exec -a deaf sleep ` + leftBehind + `) & echo ready; wait; while :; do sleep 0.1; done`})
-	w.host.until(w.T, "the start", func() bool { return strings.Contains(w.output(r.ID), "ready") })
+	w.host.waitUntil(w.T, "the start", func() bool { return strings.Contains(w.output(r.ID), "ready") })
 	got, err := w.client.Runs.Cancel(w.Context(), r.ID)
 	installation.Check(w, err)
 	if got.Status != stint.Cancelled {
-		w.Errorf("the answer to a cancel says %s", got.Status)
+		w.Errorf("the response to the cancel has the status %s", got.Status)
 	}
-	w.host.until(w.T, "the end of the deaf", func() bool { return len(withCommand(leftBehind, "deaf")) == 0 })
+	w.host.waitUntil(w.T, "the end of the deaf", func() bool { return len(withCommand(leftBehind, "deaf")) == 0 })
 }

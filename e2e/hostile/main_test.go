@@ -7,18 +7,18 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// isolations are the ways to keep runs apart that must stand the attacks.
+// isolations are the tested isolators.
 var isolations = []string{"namespace", "gvisor"}
 
 func TestMain(m *testing.M) {
-	installation.Parallel(6) // much of what these tests do is wait
+	installation.Parallel(6) // these tests mostly wait
 	installation.Main(m)
 }
 
-// attack is one thing that agents try, from an organisation of its own.
+// attack is an attack by the agents of a new organisation.
 type attack struct {
 	name string
-	run  func(*world)
+	run  func(*tenant)
 }
 
 func TestHostile(t *testing.T) {
@@ -26,19 +26,19 @@ func TestHostile(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			h := serve(t, isolation)
 			t.Run("attacks", func(t *testing.T) {
-				for _, chapter := range [][]attack{limitAttacks, escapeAttacks, traceAttacks, secretAttacks} {
-					for _, a := range chapter {
+				for _, group := range [][]attack{limitAttacks, escapeAttacks, traceAttacks, secretAttacks} {
+					for _, a := range group {
 						t.Run(a.name, func(t *testing.T) {
 							t.Parallel()
-							a.run(h.world(t))
+							a.run(h.tenant(t))
 						})
 					}
 				}
 			})
-			h.world(t).honest()
-			h.wantNothing(t, "what runs left", h.leftByRuns)
+			h.tenant(t).checkNormalRun()
+			h.checkNothingLeft(t, "left by runs", h.leftByRuns)
 			h.Stop(syscall.SIGTERM)
-			h.wantNothing(t, "what the server left", h.leftByServer)
+			h.checkNothingLeft(t, "left by the server", h.leftByServer)
 		})
 	}
 }

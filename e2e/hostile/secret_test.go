@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// secretAttacks print secrets in every way that an agent does by accident.
+// secretAttacks print secrets in ways that agents do by accident.
 var secretAttacks = []attack{
-	{"secrets in every spelling", spelled},
+	{"secrets in every encoding", encoded},
 	{"secrets in pieces", pieces},
 	{"secrets of several lines", severalLines},
 	{"secrets in errors", inErrors},
@@ -21,14 +21,14 @@ var secretAttacks = []attack{
 
 const hidden = `s3cr/et+"value"?&=ü %pw`
 
-// wantHidden looks for a text in all that is told of a run, in the server's log
-// and on its disk.
-func (w *world) wantHidden(r *stint.Run, texts map[string]string) {
+// checkHidden checks that texts are not in the API's data about a run, the server's log,
+// or its data folder.
+func (w *tenant) checkHidden(r *stint.Run, texts map[string]string) {
 	w.Helper()
-	all := w.everything(r.ID)
+	all := w.allData(r.ID)
 	for name, text := range texts {
 		if strings.Contains(all, text) {
-			w.Errorf("the secret is told, %s: %q", name, text)
+			w.Errorf("the API returns the secret, %s: %q", name, text)
 		}
 		if strings.Contains(w.host.Log(), text) {
 			w.Errorf("the secret is in the server's log, %s", name)
@@ -39,9 +39,9 @@ func (w *world) wantHidden(r *stint.Run, texts map[string]string) {
 	}
 }
 
-// spellings are what of each encoding can only be the secret's.
-func spellings(s string) map[string]string {
-	inJSON, _ := json.Marshal(s) // a string always marshals
+// encodings returns the part of each encoding that depends only on the secret.
+func encodings(s string) map[string]string {
+	inJSON, _ := json.Marshal(s) // cannot fail for a string
 	all := map[string]string{
 		"plain": s, "hex": hex.EncodeToString([]byte(s)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(s))),
 		"query": url.QueryEscape(s), "path": url.PathEscape(s), "json": strings.Trim(string(inJSON), `"`),
@@ -55,7 +55,7 @@ func spellings(s string) map[string]string {
 	return all
 }
 
-func spelled(w *world) {
+func encoded(w *tenant) {
 	r := w.run(stint.NewRun{Secrets: map[string]string{"HIDDEN": hidden}, Prompt: python(`
 import base64, binascii, json, os, sys, urllib.parse
 s = os.environ["HIDDEN"]
@@ -72,13 +72,13 @@ for out in (sys.stdout, sys.stderr):
     print(json.dumps(s), json.dumps(s, ensure_ascii=False), json.dumps({"k": json.dumps({"v": s})}), file=out)
     print(s, s + s, "x" + s + "y", file=out)
 print("end")`)})
-	w.wantHidden(r, spellings(hidden))
+	w.checkHidden(r, encodings(hidden))
 	if out := w.output(r.ID); strings.Count(out, "***") < 30 || !strings.Contains(out, "end\n") {
 		w.Errorf("the output is %q", out)
 	}
 }
 
-func pieces(w *world) {
+func pieces(w *tenant) {
 	r := w.run(stint.NewRun{Secrets: map[string]string{"HIDDEN": hidden}, Prompt: python(`
 import base64, os, time
 b = os.environ["HIDDEN"].encode()
@@ -90,23 +90,23 @@ for text in (b, base64.b64encode(b), b.hex().encode()):
     os.write(1, text[:half]); time.sleep(0.2); os.write(2, b"between\n"); os.write(1, text[half:] + b"\n")
 os.write(1, b"x" * 40000 + b + b"\n")
 os.write(1, b[:10])`)})
-	texts := spellings(hidden)
-	w.wantHidden(r, map[string]string{"plain": texts["plain"], "hex": texts["hex"], "base64": texts["base64 after 0"], "its first half": hidden[:len(hidden)/2] + hidden[len(hidden)/2:]})
+	texts := encodings(hidden)
+	w.checkHidden(r, map[string]string{"plain": texts["plain"], "hex": texts["hex"], "base64": texts["base64 after 0"], "its first half": hidden[:len(hidden)/2] + hidden[len(hidden)/2:]})
 	if out := w.output(r.ID); strings.Count(out, "***\n") < 15 {
 		w.Errorf("the output is %q", out)
 	}
 }
 
-func severalLines(w *world) {
+func severalLines(w *tenant) {
 	key := "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n"
 	r := w.run(stint.NewRun{Secrets: map[string]string{"KEY": key}, Prompt: `echo "$KEY"; echo "$KEY" | sed 's/^/    /'; echo "$KEY" | sed 's/$/\r/'; echo "$KEY" | tac; echo "$KEY" | base64; echo "$KEY" | base64 -w 64; python3 -c 'import os, json; print(json.dumps(os.environ["KEY"]))'; echo "$KEY" | tail -n 3 >&2; echo end`})
-	w.wantHidden(r, map[string]string{"a line": "MIIEvQIBADANBgkqhkiG9w0B", "another": "AQEFAASCBKcwggSjAgEAAoIB", "base64": base64.StdEncoding.EncodeToString([]byte(key))[8:40]})
+	w.checkHidden(r, map[string]string{"a line": "MIIEvQIBADANBgkqhkiG9w0B", "another": "AQEFAASCBKcwggSjAgEAAoIB", "base64": base64.StdEncoding.EncodeToString([]byte(key))[8:40]})
 	if out := w.output(r.ID); !strings.Contains(out, "***") || !strings.Contains(out, "end\n") {
 		w.Errorf("the output is %q", out)
 	}
 }
 
-func inErrors(w *world) {
+func inErrors(w *tenant) {
 	r := w.ended(w.create(stint.NewRun{Secrets: map[string]string{"HIDDEN": hidden}, Prompt: `
 "/no/such/$HIDDEN"
 cat "/no/such/$HIDDEN"
@@ -117,6 +117,6 @@ exit 3`}).ID)
 	if r.Status != stint.Failed || !strings.Contains(installation.Value(r.Error), "failed: ***") {
 		w.Errorf("it ended %s: %q", r.Status, installation.Value(r.Error))
 	}
-	texts := spellings(hidden)
-	w.wantHidden(r, map[string]string{"plain": texts["plain"], "base64": texts["base64 after 0"]})
+	texts := encodings(hidden)
+	w.checkHidden(r, map[string]string{"plain": texts["plain"], "base64": texts["base64 after 0"]})
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// TestFilesInABucket lets the files of a service rest in a bucket, and holds
-// them to being there when the service has died.
-func TestFilesInABucket(t *testing.T) {
+// TestFilesInBucket stores the files of a service in a bucket and reads them after the
+// service was killed.
+func TestFilesInBucket(t *testing.T) {
 	server := bucketServer(t)
 	installation.Check(t, server.NewBucket("bucket"))
 	h := installation.New(t, "--storage", server.URL("bucket"))
@@ -35,10 +35,10 @@ func TestFilesInABucket(t *testing.T) {
 	if r.Status != stint.Completed {
 		t.Fatalf("the run is %s: %v", r.Status, r.Error)
 	}
-	wantMade(t, c)
+	checkArtifacts(t, c)
 	h.Stop(syscall.SIGKILL)
 	h.Start()
-	wantMade(t, c)
+	checkArtifacts(t, c)
 	log := h.Log()
 	for _, pair := range server.Env() {
 		if _, value, _ := strings.Cut(pair, "="); strings.Contains(log, value) {
@@ -46,11 +46,11 @@ func TestFilesInABucket(t *testing.T) {
 		}
 	}
 	if !strings.Contains(log, "s3://bucket/") || !strings.Contains(log, "127.0.0.1") {
-		t.Error("the log does not tell the bucket and its endpoint")
+		t.Error("the log does not contain the bucket and its endpoint")
 	}
 }
 
-func wantMade(t *testing.T, c *client.Client) {
+func checkArtifacts(t *testing.T, c *client.Client) {
 	t.Helper()
 	found := map[string]string{}
 	for artifact, err := range c.Artifacts.List(t.Context()) {
@@ -62,14 +62,14 @@ func wantMade(t *testing.T, c *client.Client) {
 	}
 }
 
-// TestBucketThatIsMissing holds the program to saying so and ending.
-func TestBucketThatIsMissing(t *testing.T) {
+// TestMissingBucket checks that the server reports a missing bucket and exits.
+func TestMissingBucket(t *testing.T) {
 	server := bucketServer(t)
 	cmd := exec.CommandContext(t.Context(), installation.Binary(t), "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", server.URL("nowhere"))
 	cmd.Env = append(cmd.Environ(), server.Env()...)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "has no bucket 'nowhere'; create it, or name another") {
-		t.Errorf("serve ended with %v and said:\n%s", err, out)
+		t.Errorf("serve returned %v with the output:\n%s", err, out)
 	}
 }
 
@@ -94,7 +94,7 @@ func packed(t *testing.T, files map[string]string) io.Reader {
 	return &b
 }
 
-// unpacked downloads the latest version of an artifact and gives one file of it.
+// unpacked downloads the latest version of an artifact and returns one file.
 func unpacked(t *testing.T, c *client.Client, id, name string) string {
 	t.Helper()
 	var archive bytes.Buffer
@@ -104,7 +104,7 @@ func unpacked(t *testing.T, c *client.Client, id, name string) string {
 	cmd.Stdin = &archive
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("unpack: %v\n%s", err, out)
+		t.Fatalf("unpacking: %v\n%s", err, out)
 	}
 	return string(out)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestDockerIsRefused when an agent that asks for it is pushed.
+// TestDockerIsRefused creates definitions with the removed Docker isolator.
 func TestDockerIsRefused(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -36,10 +36,9 @@ func TestDockerIsRefused(t *testing.T) {
 	}
 }
 
-// TestStoredDockerDefinitions runs a server on the data folder of an earlier
-// release, which had the Docker isolator: definitions that ask for it can be
-// read, their runs fail with a sentence that names the replacements, and the
-// folder that is left is reported.
+// TestStoredDockerDefinitions uses a data folder of an earlier release with the Docker
+// isolator. Definitions that use it are readable, their runs fail with an error that
+// names the replacements, and the server reports the leftover folder.
 func TestStoredDockerDefinitions(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -83,7 +82,7 @@ func TestStoredDockerDefinitions(t *testing.T) {
 	}
 	run := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Agent: "boxed", Prompt: "true"}).ID)
 	if run.Status != stint.Failed || run.StatusReason == nil || *run.StatusReason != stint.ReasonSetupFailed || run.Error == nil || !namesReplacements(*run.Error) {
-		t.Errorf("the run %s, reason %v, error %v", run.Status, run.StatusReason, run.Error)
+		t.Errorf("the run is %s, reason %v, error %v", run.Status, run.StatusReason, run.Error)
 	}
 }
 

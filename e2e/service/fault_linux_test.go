@@ -19,9 +19,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestABucketThatFailsAtARunsEnd breaks what is written when a run ends: either
-// the run completes with all that it made, or it failed and says why.
-func TestABucketThatFailsAtARunsEnd(t *testing.T) {
+// TestBucketFaultsAtEndOfRun causes faults of the bucket at the end of a run. The run
+// completes with all its files, or fails with an error.
+func TestBucketFaultsAtEndOfRun(t *testing.T) {
 	t.Parallel()
 	server := bucketServer(t)
 	installation.Check(t, server.NewBucket("bucket"))
@@ -32,7 +32,7 @@ func TestABucketThatFailsAtARunsEnd(t *testing.T) {
 	installation.Agent(t, c, "shell", "")
 	for _, end := range []struct {
 		how    string
-		fault  func(try int) s3test.Fault // of the tries to write one object
+		fault  func(try int) s3test.Fault // of each attempt to write an object
 		status stint.Status
 	}{
 		{"well", nil, stint.Completed},
@@ -60,15 +60,15 @@ func TestABucketThatFailsAtARunsEnd(t *testing.T) {
 			continue
 		}
 		if got, want := stored(t, c, *r.ArtifactVersion), printed(t, c, r.ID); strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("%s: the version has %q, the agent saw %q", end.how, got, want)
+			t.Errorf("%s: the version has %q, the agent wrote %q", end.how, got, want)
 		}
 	}
-	sound(t, h)
+	checkStorage(t, h)
 }
 
-// sound collects at once and holds the storage to being whole and having nothing
-// else.
-func sound(t *testing.T, h *installation.Host) {
+// checkStorage runs the garbage collection and checks that the storage is complete and
+// contains nothing else.
+func checkStorage(t *testing.T, h *installation.Host) {
 	t.Helper()
 	for _, args := range [][]string{{"gc", "--grace", "0"}, {"fsck", "--json"}} {
 		out, err := exec.CommandContext(t.Context(), installation.Binary(t), append(args, "--data", h.Data)...).CombinedOutput()
@@ -76,13 +76,13 @@ func sound(t *testing.T, h *installation.Host) {
 			t.Fatalf("stint %s: %v\n%s", args[0], err, out)
 		}
 		if args[0] == "fsck" && !regexp.MustCompile(`"orphans":0\b.*"damaged":0\b`).Match(out) {
-			t.Errorf("fsck says:\n%s", out)
+			t.Errorf("fsck reports:\n%s", out)
 		}
 	}
 }
 
-// TestAFullDisk pushes more than the disk of the storage holds.
-func TestAFullDisk(t *testing.T) {
+// TestFullDisk pushes more bytes than the disk can store.
+func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()
 	installation.Check(t, unix.Mount("disk", disk, "tmpfs", 0, "size=12m"))
@@ -102,13 +102,13 @@ func TestAFullDisk(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
 	_, _, err = c.Volumes.Push(apitest.AllowFailure(t.Context()), tree.ID, packed(t, map[string]string{"large": string(large)}), &client.PushOptions{ContentType: "application/x-tar"})
 	if err == nil || !strings.Contains(err.Error(), "The disk that files are stored on is full.") {
-		t.Errorf("a push of more than fits gives %v", err)
+		t.Errorf("a push that does not fit returned %v", err)
 	}
-	sound(t, h)
+	checkStorage(t, h)
 	to := t.TempDir()
 	_, err = transfer.Pull(t.Context(), remote, to, transfer.PullOptions{})
 	installation.Check(t, err)
 	if got := look(t, to); len(got) != 1 || got["./fits"] != want["./fits"] {
-		t.Errorf("what was there is %q, want %q", got, want)
+		t.Errorf("the earlier content is %q, want %q", got, want)
 	}
 }

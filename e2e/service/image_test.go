@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// looker prints its environment's variable, its root and what it may not have.
-const looker = `package main
+// inspector prints a variable, its root folder, and paths that must not exist.
+const inspector = `package main
 
 import (
 	"fmt"
@@ -42,16 +42,16 @@ func main() {
 }
 `
 
-// TestImages runs an agent in an image of a registry on this machine.
+// TestImages runs an agent in an image from a local registry.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
 	h.Start()
 	c := h.Login(t, "acme")
 	registry := imagetest.Registry(t)
-	ref, digest := imagetest.Push(t, registry, "acme/looker:1", map[string]imagetest.File{
-		"bin/looker": {Data: program(t, looker), Mode: 0o755},
-		"data/file":  {Data: []byte("of the image"), Mode: 0o644},
+	ref, digest := imagetest.Push(t, registry, "acme/inspector:1", map[string]imagetest.File{
+		"bin/inspector": {Data: program(t, inspector), Mode: 0o755},
+		"data/file":     {Data: []byte("of the image"), Mode: 0o644},
 	}, v1.Config{Env: []string{"VARIABLE=set by the image", "PATH=/bin"}})
 	repository, _, _ := strings.Cut(ref, ":1")
 	for name, r := range map[string]string{"tagged": ref, "pinned": repository + "@" + digest} {
@@ -59,7 +59,7 @@ func TestImages(t *testing.T) {
 		created := installation.Create(t, c, stint.NewRun{Agent: name, Prompt: "look", ArtifactName: name})
 		run := installation.Ended(t, c, created.ID)
 		if run.Status != stint.Completed || run.ArtifactVersion == nil {
-			t.Fatalf("%s: the run %s: %v", name, run.Status, run.Error)
+			t.Fatalf("%s: the run is %s: %v", name, run.Status, run.Error)
 		}
 		out := transcript(t, c, run.ID)
 		for _, want := range []string{"VARIABLE is set by the image", "file: of the image <nil>", "changed: false", "the host's programs: false", "written: <nil>"} {
@@ -73,9 +73,9 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImagesThatCannotBe are refused as early as that is known, with a sentence
-// that says what to change.
-func TestImagesThatCannotBe(t *testing.T) {
+// TestInvalidImages checks that images which cannot be used are refused as early as
+// possible with a helpful error.
+func TestInvalidImages(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
 	h.Start()
@@ -85,7 +85,7 @@ func TestImagesThatCannotBe(t *testing.T) {
 	repository, _, _ := strings.Cut(ref, ":1")
 	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"odd","framework":"shell","image":"No Such Thing!"}`))
 	if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Status != 400 || refusal.Param != "image" {
-		t.Errorf("a reference that is none: %v", err)
+		t.Errorf("an invalid reference: %v", err)
 	}
 	for name, bad := range map[string]string{
 		"unknown":     registry + "/acme/unknown:1",
@@ -95,14 +95,14 @@ func TestImagesThatCannotBe(t *testing.T) {
 		imageAgent(t, c, name, bad)
 		run := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Agent: name, Prompt: "look"}).ID)
 		if run.Status != stint.Failed || run.StatusReason == nil || *run.StatusReason != stint.ReasonSetupFailed || run.Error == nil || len(*run.Error) < 40 || strings.Contains(*run.Error, h.Data) {
-			t.Errorf("%s: the run %s, reason %v, error %v", name, run.Status, run.StatusReason, run.Error)
+			t.Errorf("%s: the run is %s, reason %v, error %v", name, run.Status, run.StatusReason, run.Error)
 			continue
 		}
 		t.Logf("%s: %s", name, *run.Error)
 	}
 }
 
-// TestWeakerIsolationIsRefused when the agent is pushed.
+// TestWeakerIsolationIsRefused creates an agent with a weaker sandbox than the server.
 func TestWeakerIsolationIsRefused(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
@@ -116,12 +116,12 @@ func TestWeakerIsolationIsRefused(t *testing.T) {
 	installation.Agent(t, c, "shell", "")
 	run := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Prompt: "dmesg | head -3; cat /proc/version"}).ID)
 	if out := transcript(t, c, run.ID); run.Status != stint.Completed || !strings.Contains(out, "gvisor") {
-		t.Errorf("the run %s in another kernel than gVisor's: %q, %v", run.Status, out, run.Error)
+		t.Errorf("the run is %s and not in a gVisor kernel: %q, %v", run.Status, out, run.Error)
 	}
 }
 
-// TestAStrongerSandboxIsGiven beside a weaker default.
-func TestAStrongerSandboxIsGiven(t *testing.T) {
+// TestStrongerSandbox runs an agent with a stronger sandbox than the default.
+func TestStrongerSandbox(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
 	h.Start()
@@ -129,19 +129,19 @@ func TestAStrongerSandboxIsGiven(t *testing.T) {
 	installation.Agent(t, c, "strong", `,"sandbox":"gvisor"`)
 	run := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Agent: "strong", Prompt: "cat /proc/version; dmesg | head -3; echo x >made", ArtifactName: "made"}).ID)
 	if out := transcript(t, c, run.ID); run.Status != stint.Completed || !strings.Contains(out, "gvisor") || run.ArtifactVersion == nil {
-		t.Errorf("the run %s: %q, %v", run.Status, out, run.Error)
+		t.Errorf("the run is %s: %q, %v", run.Status, out, run.Error)
 	}
 }
 
 func imageAgent(t *testing.T, c *client.Client, name, image string) {
 	t.Helper()
-	raw, err := json.Marshal(map[string]any{"name": name, "framework": "command", "command": []string{"looker"}, "image": image})
+	raw, err := json.Marshal(map[string]any{"name": name, "framework": "command", "command": []string{"inspector"}, "image": image})
 	installation.Check(t, err)
 	_, err = c.Agents.Create(t.Context(), raw)
 	installation.Check(t, err)
 }
 
-// program is a static program, as bytes.
+// program returns a static program.
 func program(t *testing.T, source string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -149,7 +149,7 @@ func program(t *testing.T, source string) []byte {
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go"))
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		t.Fatalf("building: %v\n%s", err, out)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "program"))
 	installation.Check(t, err)

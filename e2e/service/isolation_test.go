@@ -25,7 +25,7 @@ func TestKill9GVisor(t *testing.T) {
 	crashRepeatedly(t, h, crashPlan{4, 6}, func(int) { h.Stop(syscall.SIGKILL) })
 }
 
-// TestKill9WhilePulling kills the server in the middle of an image.
+// TestKill9WhilePulling kills the server while it pulls an image.
 func TestKill9WhilePulling(t *testing.T) {
 	t.Parallel()
 	halved := make(chan struct{})
@@ -50,11 +50,11 @@ func TestKill9WhilePulling(t *testing.T) {
 	h.Stop(syscall.SIGKILL)
 	work := filepath.Join(h.Data, "images", "work")
 	if half, err := os.ReadDir(work); err != nil || len(half) == 0 {
-		t.Fatalf("nothing was being pulled: %v, %v", half, err)
+		t.Fatalf("the server was not pulling an image: %v, %v", half, err)
 	}
 	h.Start()
 	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
-		t.Errorf("half an image is left: %v, %v", left, err)
+		t.Errorf("a part of an image is left: %v, %v", left, err)
 	}
 	if run := installation.Ended(t, c, r.ID); isCompleted(t, run) {
 		t.Error("the run completed")
@@ -64,7 +64,7 @@ func TestKill9WhilePulling(t *testing.T) {
 	}
 }
 
-// stalled is an answer that stops in its middle, until the client has left.
+// stalled is a response that stops in the middle until the client disconnects.
 type stalled struct {
 	http.ResponseWriter
 	request *http.Request

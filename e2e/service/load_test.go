@@ -15,14 +15,13 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestSixtyAtOnce holds sixty runs at the same time: none ends before all have
-// met.
-func TestSixtyAtOnce(t *testing.T) {
+// TestSixtyConcurrentRuns starts sixty runs, which end only after all have started.
+func TestSixtyConcurrentRuns(t *testing.T) {
 	const n = 60
 	h := installation.New(t, "--capacity", fmt.Sprint(n))
 	h.Start()
 	c := h.Login(t, "acme")
-	at := meeting(t, n)
+	at := barrier(t, n)
 	installation.Agent(t, c, "shell", fmt.Sprintf(`,"network":{"mode":"restricted","allow":[%q]}`, at))
 	ids := make([]string, n)
 	for i := range ids {
@@ -35,8 +34,9 @@ func TestSixtyAtOnce(t *testing.T) {
 	}
 }
 
-// meeting serves a place, as sandboxes name it, that answers when n have asked.
-func meeting(t *testing.T, n int64) string {
+// barrier starts a server that responds after n requests. It returns its address for
+// sandboxes.
+func barrier(t *testing.T, n int64) string {
 	t.Helper()
 	var came atomic.Int64
 	all := make(chan struct{})
@@ -53,8 +53,7 @@ func meeting(t *testing.T, n int64) string {
 	return strings.Replace(place.Listener.Addr().String(), "127.0.0.1", stint.HostAlias, 1)
 }
 
-// queue is a server whose places are taken, so that what is created waits, by
-// whom it is to be compared with.
+// queue is a server whose capacity is used up by runs of one organisation.
 type queue struct {
 	many, one *client.Client
 	holders   []string
@@ -75,7 +74,7 @@ func newQueue(t *testing.T, places int, flags ...string) *queue {
 	return q
 }
 
-// open frees the places.
+// open ends the runs that use up the capacity.
 func (q *queue) open(t *testing.T) {
 	t.Helper()
 	for _, id := range q.holders {
@@ -84,9 +83,9 @@ func (q *queue) open(t *testing.T) {
 	}
 }
 
-// single works the other organisation's run to its end, and counts those that
-// still wait then.
-func (q *queue) single(t *testing.T) (waiting int) {
+// runOther completes a run of the other organisation and returns the number of runs that
+// are still pending.
+func (q *queue) runOther(t *testing.T) (waiting int) {
 	t.Helper()
 	id := installation.Create(t, q.one, stint.NewRun{Prompt: "echo me too"}).ID
 	q.open(t)
@@ -100,28 +99,28 @@ func (q *queue) single(t *testing.T) (waiting int) {
 	return waiting
 }
 
-// TestThousandDoNotStarveOne holds the queue to fairness between
-// organisations.
-func TestThousandDoNotStarveOne(t *testing.T) {
+// TestFairnessBetweenOrganisations queues a thousand runs of one organisation and one run
+// of another.
+func TestFairnessBetweenOrganisations(t *testing.T) {
 	q := newQueue(t, 2, "--drain", "0")
 	for range 1000 {
 		installation.Create(t, q.many, stint.NewRun{Prompt: "sleep 0.2"})
 	}
-	if waiting := q.single(t); waiting < 500 {
-		t.Errorf("when the other organisation's run had ended %d runs were still waiting", waiting)
+	if waiting := q.runOther(t); waiting < 500 {
+		t.Errorf("when the run of the other organisation ended, %d runs were pending", waiting)
 	}
 }
 
-// TestTwoHundredQueued holds the queue to ending everything, and to letting a
-// second organisation's single run through.
-func TestTwoHundredQueued(t *testing.T) {
+// TestQueueIsWorkedOff queues two hundred runs of one organisation and one of another, and
+// checks that all of them complete.
+func TestQueueIsWorkedOff(t *testing.T) {
 	q := newQueue(t, 4)
 	ids := make([]string, 200)
 	for i := range ids {
 		ids[i] = installation.Create(t, q.many, stint.NewRun{Prompt: "sleep 0.05"}).ID
 	}
-	if waiting := q.single(t); waiting < 50 {
-		t.Errorf("when the other organisation's run had ended %d runs were still waiting", waiting)
+	if waiting := q.runOther(t); waiting < 50 {
+		t.Errorf("when the run of the other organisation ended, %d runs were pending", waiting)
 	}
 	for _, id := range ids {
 		if r := installation.Ended(t, q.many, id); r.Status != stint.Completed {
@@ -130,8 +129,8 @@ func TestTwoHundredQueued(t *testing.T) {
 	}
 }
 
-// TestStopLetsRunsEnd holds SIGTERM to draining.
-func TestStopLetsRunsEnd(t *testing.T) {
+// TestDrain checks that runs can end after SIGTERM.
+func TestDrain(t *testing.T) {
 	h := installation.New(t)
 	h.Start()
 	c := h.Login(t, "acme")
@@ -144,11 +143,11 @@ func TestStopLetsRunsEnd(t *testing.T) {
 	}
 	h.Start()
 	if got := installation.Ended(t, c, r.ID); got.Status != stint.Completed || got.ArtifactVersion == nil {
-		t.Errorf("the run that was draining is %s: %v", got.Status, got.Error)
+		t.Errorf("the drained run is %s: %v", got.Status, got.Error)
 	}
 }
 
-// TestDataFolderIsPrivate holds the files of an installation to their owner.
+// TestDataFolderIsPrivate checks that only the owner can access the data folder.
 func TestDataFolderIsPrivate(t *testing.T) {
 	h := installation.New(t)
 	h.Start()

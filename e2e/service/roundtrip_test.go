@@ -24,21 +24,21 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// everything prints all that can be seen of the working folder.
-const everything = `{ find . -mindepth 1 -printf '%p\0%m\0%T@\0%y\0%l\0'; printf '\0'; find . -type f -print0 | xargs -0 -r sha256sum -z; } | base64`
+// printTree is a script that prints all properties of the files in the working directory.
+const printTree = `{ find . -mindepth 1 -printf '%p\0%m\0%T@\0%y\0%l\0'; printf '\0'; find . -type f -print0 | xargs -0 -r sha256sum -z; } | base64`
 
-// sight is what everything printed: of each path the mode, time, kind, target
-// and sum.
-type sight map[string][5]string
+// tree contains the mode, time, kind, target, and checksum of each path, as printed by
+// printTree.
+type tree map[string][5]string
 
-func seen(t *testing.T, printed string) sight {
+func seen(t *testing.T, printed string) tree {
 	t.Helper()
 	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(strings.TrimSpace(printed), "\n", ""))
 	if err != nil {
 		t.Fatalf("%v in %q", err, printed)
 	}
 	fields := strings.Split(string(text), "\x00")
-	s := sight{}
+	s := tree{}
 	for ; len(fields) > 5 && fields[0] != ""; fields = fields[5:] {
 		s[fields[0]] = [5]string(append(slices.Clone(fields[1:5]), ""))
 	}
@@ -52,9 +52,9 @@ func seen(t *testing.T, printed string) sight {
 	return s
 }
 
-func look(t *testing.T, dir string) sight {
+func look(t *testing.T, dir string) tree {
 	t.Helper()
-	return seen(t, shell(t, dir, everything))
+	return seen(t, shell(t, dir, printTree))
 }
 
 func shell(t *testing.T, dir, script string) string {
@@ -70,8 +70,8 @@ func shell(t *testing.T, dir, script string) string {
 	return string(out)
 }
 
-// seconds is what a zip can hold of it.
-func (s sight) seconds() sight {
+// inSeconds returns the tree with the times of a zip.
+func (s tree) inSeconds() tree {
 	s = maps.Clone(s)
 	for p, e := range s {
 		e[1], _, _ = strings.Cut(e[1], ".")
@@ -85,13 +85,13 @@ var strangeNames = []string{
 	"\xff\xfe", "%2e%2e", ".hidden", "*", "é", "e\u0301", strings.Repeat("n", 120), "~", "#",
 }
 
-// changer writes shell scripts that change a folder at random.
+// changer creates shell scripts with random changes of a folder.
 type changer struct {
 	*rand.Rand
-	paths []string // that the folder had at first, and what came since
+	paths []string // the folder had at first, or new ones
 }
 
-// script makes n changes. What cannot be done is left undone.
+// script returns a script with n changes. It ignores changes that fail.
 func (c *changer) script(n int) string {
 	var b strings.Builder
 	b.WriteString("{ true\n")
@@ -109,7 +109,7 @@ func (c *changer) old() string {
 	return quoted(c.paths[c.IntN(len(c.paths))])
 }
 
-// fresh is a path in a folder, or in what may be one.
+// fresh returns a path below a path that may be a folder.
 func (c *changer) fresh() string {
 	dir := "."
 	if len(c.paths) > 0 && c.IntN(3) > 0 {
@@ -154,18 +154,18 @@ func (c *changer) change() string {
 		return "cp -aT " + c.old() + " " + c.fresh()
 	case 12:
 		return "true >" + c.fresh()
-	default: // another content of the same length and time
+	default: // other content with the same length and time
 		p := c.old()
 		return fmt.Sprintf(`if test -s %s -a -f %s; then touch -r %s /tmp/time.$$; printf %d | dd of=%s conv=notrunc; touch -r /tmp/time.$$ %s; fi`, p, p, p, c.IntN(9), p, p)
 	}
 }
 
-// chmod leaves folders open to their owner.
+// chmod keeps folders accessible to their owner.
 func chmod(mode, p string) string {
 	return fmt.Sprintf("chmod %s %s; test -d %s && chmod u+x %s", mode, p, p, p)
 }
 
-// quoted is a path as a shell reads it, whatever its bytes.
+// quoted quotes a path of any bytes for a shell.
 func quoted(p string) string {
 	var b strings.Builder
 	for i := range len(p) {
@@ -174,9 +174,8 @@ func quoted(p string) string {
 	return `"$(printf '` + b.String() + `')"`
 }
 
-// TestFilesComeBackAsTheyWere changes random trees on both sides and carries
-// them in every way that there is, by way of every storage: what comes is what
-// was, to the byte, the mode and the nanosecond.
+// TestRandomFileRoundTrip changes random trees in clients and runs, and transfers them in
+// every way with every storage. Content, modes, and times in nanoseconds must not change.
 func TestRandomFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *installation.Host{
@@ -200,7 +199,7 @@ func TestRandomFileRoundTrip(t *testing.T) {
 			installation.Agent(t, c, "shell", "")
 			tree, err := c.Artifacts.Create(t.Context(), "tree")
 			installation.Check(t, err)
-			w := &way{T: t, c: c, tree: tree.ID, dir: t.TempDir(), caches: t.TempDir(), random: rand.New(rand.NewPCG(installation.Seed(t), 0))}
+			w := &roundTrip{T: t, c: c, tree: tree.ID, dir: t.TempDir(), caches: t.TempDir(), random: rand.New(rand.NewPCG(installation.Seed(t), 0))}
 			w.push(80, `head -c 3200000 /dev/urandom >large; head -c 1600000 /dev/zero >zeros`)
 			for round := range 3 {
 				w.run(25, fmt.Sprintf(`printf %d | dd of=large bs=1 seek=%d conv=notrunc 2>/dev/null`, round, 900_000*round))
@@ -211,28 +210,27 @@ func TestRandomFileRoundTrip(t *testing.T) {
 	}
 }
 
-// way is a tree on its way through a service, and a folder that holds what it
-// should be.
-type way struct {
+// roundTrip is a tree in a service and a folder with the expected content.
+type roundTrip struct {
 	*testing.T
 	c           *client.Client
 	tree        string
 	dir, caches string
 	random      *rand.Rand
-	want        sight
+	want        tree
 }
 
-func (w *way) script(n int, more string) string {
+func (w *roundTrip) script(n int, more string) string {
 	c := &changer{w.random, slices.Sorted(maps.Keys(w.want))}
 	return more + "\n" + c.script(n)
 }
 
-func (w *way) remote(version string) transfer.ClientRemote {
+func (w *roundTrip) remote(version string) transfer.ClientRemote {
 	return transfer.ClientRemote{Client: w.c, Trees: w.c.Artifacts, ID: w.tree, Version: version}
 }
 
-// push changes the folder and makes it the new version.
-func (w *way) push(n int, more string) {
+// push changes the folder and pushes it as a new version.
+func (w *roundTrip) push(n int, more string) {
 	w.Helper()
 	shell(w.T, w.dir, w.script(n, more))
 	w.want = look(w.T, w.dir)
@@ -241,10 +239,10 @@ func (w *way) push(n int, more string) {
 	w.same("download after a push", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
 }
 
-// run lets an agent change the tree, and takes it back in every way.
-func (w *way) run(n int, more string) {
+// run changes the tree in a run and downloads it in every way.
+func (w *roundTrip) run(n int, more string) {
 	w.Helper()
-	prompt := everything + "; echo \\#\n" + w.script(n, more) + everything
+	prompt := printTree + "; echo \\#\n" + w.script(n, more) + printTree
 	r := installation.Ended(w.T, w.c, installation.Create(w.T, w.c, stint.NewRun{Prompt: prompt, ArtifactName: "tree"}).ID)
 	if r.Status != stint.Completed {
 		w.Fatalf("the run is %s: %v", r.Status, *r.Error)
@@ -253,7 +251,7 @@ func (w *way) run(n int, more string) {
 	w.same("before the run", seen(w.T, before), w.want)
 	w.want = seen(w.T, after)
 	empty := w.TempDir()
-	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // the latter holds the older version
+	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // w.dir contains the older version
 		if cache != "" {
 			cache = filepath.Join(w.caches, cache)
 		}
@@ -263,17 +261,17 @@ func (w *way) run(n int, more string) {
 	}
 	w.same("tar.gz", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
 	w.same("tar", w.listed("tar", tarReader), w.want)
-	w.same("zip", w.listed("zip", zipReader), w.want.seconds())
+	w.same("zip", w.listed("zip", zipReader), w.want.inSeconds())
 }
 
-func (w *way) same(how string, got, want sight) {
+func (w *roundTrip) same(how string, got, want tree) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Fatalf("%s (-want +got):\n%s", how, diff)
 	}
 }
 
-func (w *way) download(format string) *bytes.Buffer {
+func (w *roundTrip) download(format string) *bytes.Buffer {
 	w.Helper()
 	var b bytes.Buffer
 	_, err := w.c.Artifacts.DownloadAs(w.Context(), w.tree, "", format, &b)
@@ -281,8 +279,8 @@ func (w *way) download(format string) *bytes.Buffer {
 	return &b
 }
 
-// unpacked downloads an archive and gives it to a program that takes a folder.
-func (w *way) unpacked(format, program string) sight {
+// unpacked downloads an archive and unpacks it with a program that is given a folder.
+func (w *roundTrip) unpacked(format, program string) tree {
 	w.Helper()
 	dir := w.TempDir()
 	cmd := exec.CommandContext(w.Context(), "sh", "-c", program+" "+dir)
@@ -294,7 +292,7 @@ func (w *way) unpacked(format, program string) sight {
 	return look(w.T, dir)
 }
 
-// Readers of Python list a tar, or a zip, as everything does a folder.
+// Python programs that print a tar or a zip like printTree.
 const (
 	archiveReader = `
 import base64, hashlib, struct, sys, tarfile, zipfile
@@ -325,8 +323,8 @@ for i in archive.infolist():
 print(base64.b64encode(out + b"\0" + sums).decode())`
 )
 
-// listed downloads an archive and gives it to a program of Python.
-func (w *way) listed(format, program string) sight {
+// listed downloads an archive and lists it with a Python program.
+func (w *roundTrip) listed(format, program string) tree {
 	w.Helper()
 	file := filepath.Join(w.TempDir(), "archive")
 	installation.Check(w.T, os.WriteFile(file, w.download(format).Bytes(), 0o600))
@@ -337,7 +335,7 @@ func (w *way) listed(format, program string) sight {
 	return seen(w.T, string(out))
 }
 
-// output is what a run wrote.
+// output returns the output of a run.
 func output(t *testing.T, c *client.Client, run string) string {
 	t.Helper()
 	var text strings.Builder

@@ -15,10 +15,10 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestHomeRestsEncrypted looks through the data folder of a server with default
-// settings for bytes that an agent wrote: those of its workspace are there, those
-// of its home folder are not.
-func TestHomeRestsEncrypted(t *testing.T) {
+// TestHomeIsEncryptedAtRest searches the data folder of a server with default settings
+// for bytes that an agent wrote: it contains those of the workspace and does not contain
+// those of the home folder.
+func TestHomeIsEncryptedAtRest(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t, "--gc-every", "0")
 	h.Start()
@@ -35,29 +35,29 @@ func TestHomeRestsEncrypted(t *testing.T) {
 	for i, want := range []int{0, 1} {
 		mark, err := base64.StdEncoding.DecodeString(lines[i])
 		installation.Check(t, err)
-		// The sandbox's own folders go after the run's end.
-		got := holding(t, h.Data, mark)
-		for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); got = holding(t, h.Data, mark) {
+		// The folders of the sandbox are removed after the end of the run.
+		got := countContaining(t, h.Data, mark)
+		for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); got = countContaining(t, h.Data, mark) {
 			<-time.After(50 * time.Millisecond)
 		}
 		if got != want {
-			t.Errorf("%d files hold a piece of %s, want %d", got, []string{"the home folder", "the workspace"}[i], want)
+			t.Errorf("%d files contain a part of %s, want %d", got, []string{"the home folder", "the workspace"}[i], want)
 		}
 	}
-	// A copy of what rests encrypted, in the workspace, is where it was already.
+	// A second copy of the home folder's bytes in the workspace is not encrypted.
 	second := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{SessionID: first.SessionID, Prompt: "cp $HOME/notes open; sha256sum <$HOME/notes"}).ID)
 	h.Stop(os.Interrupt)
-	sound(t, h)
+	checkStorage(t, h)
 	h.Start()
 	third := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{SessionID: first.SessionID, Prompt: "sha256sum <$HOME/notes"}).ID)
 	if a, b := output(t, c, second.ID), output(t, c, third.ID); third.Status != stint.Completed || a != b || len(a) < 64 {
-		t.Errorf("the session went on with %q after %q, and is %s", b, a, third.Status)
+		t.Errorf("the session continued with %q after %q; the run is %s", b, a, third.Status)
 	}
 }
 
-// holding counts the files under dir that hold a piece. Those that go meanwhile
-// hold none.
-func holding(t *testing.T, dir string, piece []byte) (n int) {
+// countContaining returns the number of files below dir that contain part. It ignores
+// files that are removed meanwhile.
+func countContaining(t *testing.T, dir string, piece []byte) (n int) {
 	t.Helper()
 	installation.Check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		var b []byte

@@ -18,19 +18,18 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// traceAttacks are against whoever reads what an agent leaves: files, lines,
-// events.
+// traceAttacks attack the readers of an agent's files, log lines, and events.
 var traceAttacks = []attack{
-	{"an artifact full of traps", traps},
-	{"a tree without end", endless},
-	{"files that change while they are stored", restless},
+	{"artifact with unusual files", unusualFiles},
+	{"tree deeper than any path", endlessPath},
+	{"files that change while they are stored", swappedLinks},
 	{"forged lines in the log", forgedLines},
 	{"forged events in the stream", forgedEvents},
-	{"bytes that are no text", noText},
+	{"output that is not text", binaryOutput},
 	{"forged times", forgedTimes},
 }
 
-// oddNames are names that programs trip over, as Python writes them.
+// oddNames are file names that many programs handle wrongly, in Python syntax.
 var oddNames = []string{"new\nline", "-rf", "--", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "`id`", "'\"", `a\b`, "\u202eexe.gpj", "\xff\xfe", strings.Repeat("n", 255), "%2e%2e%2f", ".hidden"}
 
 const trapProgram = `
@@ -55,7 +54,7 @@ make("closed"); os.chmod("closed", 0)
 os.utime("real", (0, 0)); attempt(os.utime, "hard", (1 << 33, 1 << 33)); attempt(os.utime, "absolute", (-1, -1))
 print("done")`
 
-func traps(w *world) {
+func unusualFiles(w *tenant) {
 	names := "["
 	for _, n := range oddNames {
 		names += "b'"
@@ -68,24 +67,24 @@ func traps(w *world) {
 	entries := w.download("traps", installation.Value(r.ArtifactVersion))
 	for _, name := range oddNames {
 		if e, ok := entries[name]; !ok || e.text != name {
-			w.Errorf("the file %q came back as %+v", name, e)
+			w.Errorf("the file %q was returned as %+v", name, e)
 		}
 	}
 	for name, target := range map[string]string{"absolute": "/etc/shadow", "up": "../../../../../../etc/shadow", "loop": "loop", "proc": "/proc/self/root", "alias": "real"} {
 		if e := entries[name]; e.Typeflag != tar.TypeSymlink || e.Linkname != target {
-			w.Errorf("the link %s came back as %+v", name, e)
+			w.Errorf("the link %s was returned as %+v", name, e)
 		}
 	}
 	for _, name := range []string{"fifo", "device", "socket"} {
 		if e, ok := entries[name]; ok {
-			w.Errorf("%s came back as %+v", name, e)
+			w.Errorf("%s was returned as %+v", name, e)
 		}
 	}
 	if e := entries["program"]; e.Mode&0o7777 != 0o755 {
-		w.Errorf("the program came back with mode %o", e.Mode)
+		w.Errorf("the program was returned with mode %o", e.Mode)
 	}
 	if e := entries["sparse"]; e.Size != 1<<24 {
-		w.Errorf("the sparse file came back with %d bytes", e.Size)
+		w.Errorf("the sparse file was returned with %d bytes", e.Size)
 	}
 	out := w.run(stint.NewRun{Prompt: "cat absolute up proc/etc/shadow 2> /dev/null; ls -A | wc -l; readlink absolute; echo more > more", ArtifactName: "traps"})
 	if got := w.output(out.ID); strings.Contains(got, "root:") || !strings.Contains(got, "/etc/shadow\n") {
@@ -96,14 +95,15 @@ func traps(w *world) {
 	}
 }
 
-// entry is one of an archive.
+// entry is an entry of an archive.
 type entry struct {
 	tar.Header
 	text string
 }
 
-// download reads a version's archive, all of which must be harmless to unpack.
-func (w *world) download(artifact, version string) map[string]entry {
+// download returns the entries of a version's archive and checks that it is safe to
+// unpack.
+func (w *tenant) download(artifact, version string) map[string]entry {
 	w.Helper()
 	id := ""
 	for t, err := range w.client.Artifacts.List(w.Context()) {
@@ -127,12 +127,12 @@ func (w *world) download(artifact, version string) map[string]entry {
 		text, err := io.ReadAll(io.LimitReader(r, 1<<10))
 		installation.Check(w, err)
 		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
-		wantTame(w.T, h, name)
+		checkSafe(w.T, h, name)
 		all[name] = entry{*h, string(text)}
 	}
 }
 
-func wantTame(t *testing.T, h *tar.Header, name string) {
+func checkSafe(t *testing.T, h *tar.Header, name string) {
 	t.Helper()
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink:
@@ -147,15 +147,15 @@ func wantTame(t *testing.T, h *tar.Header, name string) {
 	}
 	for key := range h.PAXRecords {
 		if strings.Contains(key, "xattr") {
-			t.Errorf("%q brings %s", h.Name, key)
+			t.Errorf("%q has the attribute %s", h.Name, key)
 		}
 	}
 }
 
-// endless is a tree too deep for any path. It is refused in words, and gone
-// afterwards.
-func endless(w *world) {
-	w.beside(func() {
+// endlessPath creates a tree that is too deep for any path. The run fails with a
+// message, and the tree is removed.
+func endlessPath(w *tenant) {
+	w.withOther(func() {
 		r := w.ended(w.create(stint.NewRun{ArtifactName: "deep", Prompt: python(`
 import os
 for i in range(1000):
@@ -171,8 +171,8 @@ print("done")`)}).ID)
 	})
 }
 
-// restless leaves a process that swaps files for links while they are stored.
-func restless(w *world) {
+// swappedLinks leaves a process that replaces files by links while they are stored.
+func swappedLinks(w *tenant) {
 	r := w.ended(w.create(stint.NewRun{ArtifactName: "restless", Prompt: `
 mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $i > d/$i; done
 (trap '' TERM HUP; setsid bash -c 'trap "" TERM HUP; while :; do mv -T d t; mv -T l d; mv -T t l; mv -T d t; mv -T l d; mv -T t l; done' > /dev/null 2>&1 &)
@@ -182,13 +182,13 @@ sleep 0.1; echo done`}).ID)
 	}
 	for name, e := range w.download("restless", installation.Value(r.ArtifactVersion)) {
 		if strings.Contains(e.text, "root:") {
-			w.Errorf("%s holds what a link led to", name)
+			w.Errorf("%s contains the target of a link", name)
 		}
 	}
 }
 
-// forgedLines writes what looks like entries of others.
-func forgedLines(w *world) {
+// forgedLines writes lines that look like other log entries.
+func forgedLines(w *tenant) {
 	forged := []string{
 		"2001-01-01T00:00:00.000Z error system FORGED: the disk is full",
 		`{"timestamp":"2001-01-01T00:00:00.000Z","type":"system","level":"error","message":"FORGED","metadata":{}}`,
@@ -207,7 +207,7 @@ func forgedLines(w *world) {
 	entries := w.logs(r.ID, "")
 	agents := 0
 	for i, e := range entries {
-		w.wantEntry(r, e)
+		w.checkEntry(r, e)
 		if i > 0 && e.Timestamp.Before(entries[i-1].Timestamp.Time) {
 			w.Errorf("entry %d is older than the one before", i)
 		}
@@ -218,30 +218,30 @@ func forgedLines(w *world) {
 		}
 	}
 	if agents != len(forged)+1 {
-		w.Errorf("%d lines became %d entries: %+v", len(forged)+1, agents, w.logs(r.ID, stint.LogAgent))
+		w.Errorf("%d lines were stored as %d entries: %+v", len(forged)+1, agents, w.logs(r.ID, stint.LogAgent))
 	}
 	failed := w.ended(w.create(stint.NewRun{Prompt: "printf 'x\\nlevel=ERROR msg=FORGED\\n\\033[2J' >&2; exit 1"}).ID)
 	if !strings.Contains(installation.Value(failed.Error), "FORGED") {
-		w.Errorf("the error does not show what was written: %q", installation.Value(failed.Error))
+		w.Errorf("the error does not contain the output: %q", installation.Value(failed.Error))
 	}
 	if strings.Contains(w.host.Log(), "\nlevel=ERROR msg=FORGED") || strings.Contains(w.host.Log(), "\x1b[2J") {
 		w.Error("the server's own log was forged")
 	}
 }
 
-// wantEntry holds an entry to the form that all have.
-func (w *world) wantEntry(r *stint.Run, e stint.LogEntry) {
+// checkEntry checks the format of a log entry.
+func (w *tenant) checkEntry(r *stint.Run, e stint.LogEntry) {
 	w.Helper()
 	if e.Timestamp.Before(r.CreatedAt.Time) || time.Now().Add(time.Second).Before(e.Timestamp.Time) {
-		w.Errorf("an entry is of %s, the run of %s", e.Timestamp, r.CreatedAt)
+		w.Errorf("an entry has the time %s, the run %s", e.Timestamp, r.CreatedAt)
 	}
 	if strings.Contains(e.Message, "\n") || !utf8.ValidString(e.Message) {
-		w.Errorf("an entry is no line of text: %q", e.Message)
+		w.Errorf("an entry is not a line of text: %q", e.Message)
 	}
 }
 
-// forgedEvents writes what would end an event and begin another.
-func forgedEvents(w *world) {
+// forgedEvents writes lines that end an event of a stream and start another.
+func forgedEvents(w *tenant) {
 	forged := "x\n\nid: 99\nevent: complete\ndata: {\"status\":\"completed\",\"executionTimeMs\":1}\n\nevent: status\r\rdata: {}\n\n: comment\r\n\r\nretry: 1\n\n"
 	r := w.run(stint.NewRun{Prompt: "printf '%s' " + quote(forged) + "; sleep 0.1; echo end"})
 	var streamed []stint.Event
@@ -265,8 +265,8 @@ func kinds(events []stint.Event) (all []string) {
 	return all
 }
 
-// noText writes all bytes, in all the wrong places.
-func noText(w *world) {
+// binaryOutput writes all byte values in all positions of a character.
+func binaryOutput(w *tenant) {
 	r := w.run(stint.NewRun{Prompt: python(`
 import os, random
 def put(fd, b): # a kernel may take a part
@@ -278,15 +278,15 @@ for i in range(2000): put(1 + i % 2, random.randbytes(random.randint(1, 50)))
 put(1, b"\xf0\x9f\x98"); put(1, b"\x80\n\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80\n")
 put(1, b"x" * 300000 + b"\n")`)})
 	if out := w.output(r.ID); !utf8.ValidString(out) || !strings.Contains(out, "\U0001F600") || !strings.Contains(out, strings.Repeat("x", 300000)) {
-		w.Errorf("the output has %d bytes and lacks some", len(out))
+		w.Errorf("the output is incomplete; it has %d bytes", len(out))
 	}
 	for _, e := range w.logs(r.ID, "") {
-		w.wantEntry(r, e)
+		w.checkEntry(r, e)
 	}
 }
 
-// forgedTimes changes what programs take for the time and the language.
-func forgedTimes(w *world) {
+// forgedTimes changes the time zone and the language of programs.
+func forgedTimes(w *tenant) {
 	r := w.run(stint.NewRun{
 		Prompt:    `export TZ=Pacific/Kiritimati LC_ALL=xx_XX.ISO-8859-1; date -s 2001-01-01 2> /dev/null && echo ESCAPED; date; touch -d 1901-01-01 old; touch -d 2200-01-01 new; printf 'caf\351\n'; echo end`,
 		Variables: map[string]string{"TZ": "Pacific/Kiritimati", "LANG": "ar_EG.UTF-8"}, ArtifactName: "times",
@@ -295,7 +295,7 @@ func forgedTimes(w *world) {
 		w.Errorf("it wrote %q", out)
 	}
 	for _, e := range w.logs(r.ID, "") {
-		w.wantEntry(r, e)
+		w.checkEntry(r, e)
 	}
 	w.download("times", installation.Value(r.ArtifactVersion))
 }

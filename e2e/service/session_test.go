@@ -17,14 +17,13 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// listing prints each file of the working folder as its checksum and path, each
-// folder and link by its path.
+// listing is a script that prints the checksum and path of each file in the working
+// directory and the paths of folders and links.
 const listing = `find . -type f -exec sha256sum {} + | sed 's/  / /'; find . -mindepth 1 -type d -printf 'dir %p\n'; find . -type l -printf 'link %l %p\n'`
 
-// TestASessionGoesOnFromItsFiles changes a tree in run after run of a session,
-// in every way that a file system has, and holds each new version to what the
-// agent saw.
-func TestASessionGoesOnFromItsFiles(t *testing.T) {
+// TestSessionKeepsFiles changes a tree in several runs of a session with all file system
+// operations, and compares each new version with the agent's listing.
+func TestSessionKeepsFiles(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"namespace", "gvisor"} {
 		t.Run(isolation, func(t *testing.T) {
@@ -55,20 +54,20 @@ func TestASessionGoesOnFromItsFiles(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 			if stacked(t, h) == 0 {
-				t.Error("no tree lies ready on top of the one that it grew from")
+				t.Error("no checkout is stacked on the checkout of its parent")
 			}
 		})
 	}
 }
 
-// stacked counts the trees that lie ready as what a run changed.
+// stacked returns the number of checkouts that consist of the changes of a run.
 func stacked(t *testing.T, h *installation.Host) (n int) {
 	t.Helper()
 	notes, err := filepath.Glob(filepath.Join(h.Data, "worker", "cache", "*.json"))
 	installation.Check(t, err)
 	for _, path := range notes {
 		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) { // it has made room meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			continue
 		}
 		installation.Check(t, err)
@@ -79,13 +78,13 @@ func stacked(t *testing.T, h *installation.Host) (n int) {
 	return n
 }
 
-// printed are the lines that a run wrote.
+// printed returns the lines that a run wrote.
 func printed(t *testing.T, c *client.Client, run string) []string {
 	t.Helper()
 	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(output(t, c, run)), "\n"))
 }
 
-// stored lists a version of the artifact out as the agent's listing does.
+// stored returns the listing of a version of the artifact out.
 func stored(t *testing.T, c *client.Client, version string) []string {
 	t.Helper()
 	tree, err := c.Artifacts.Find(t.Context(), "out")

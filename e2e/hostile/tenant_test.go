@@ -16,64 +16,64 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// world is an organisation and its owner.
-type world struct {
+// tenant is an organisation and its client.
+type tenant struct {
 	*testing.T
 	host   *host
 	client *client.Client
 }
 
-// agent pushes a shell agent; more are further members of its definition.
-func (w *world) agent(name, more string) {
+// agent creates a shell agent. more contains further members of its definition.
+func (w *tenant) agent(name, more string) {
 	w.Helper()
 	installation.Agent(w, w.client, name, more)
 }
 
-func (w *world) create(n stint.NewRun) *stint.Run {
+func (w *tenant) create(n stint.NewRun) *stint.Run {
 	w.Helper()
 	return installation.Create(w, w.client, n)
 }
 
-// ended waits for a run's end.
-func (w *world) ended(id string) *stint.Run {
+// ended waits until a run has ended.
+func (w *tenant) ended(id string) *stint.Run {
 	w.Helper()
 	return installation.Ended(w, w.client, id)
 }
 
-// run works a run to its end, which must be a completion.
-func (w *world) run(n stint.NewRun) *stint.Run {
+// run creates a run and waits until it has completed.
+func (w *tenant) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("%s ended %s: %s; it wrote %q", r.ID, r.Status, installation.Value(r.Error), w.output(r.ID))
+		w.Fatalf("%s ended %s: %s; its output is %q", r.ID, r.Status, installation.Value(r.Error), w.output(r.ID))
 	}
 	return r
 }
 
-// says works a run to its completion and gives what it wrote.
-func (w *world) says(script string) string {
+// runOutput creates a run, waits until it has completed, and returns its output.
+func (w *tenant) runOutput(script string) string {
 	w.Helper()
 	return w.output(w.run(stint.NewRun{Prompt: script}).ID)
 }
 
-// fails works a run to its end, which must be a failure for this reason.
-func (w *world) fails(reason stint.Reason, n stint.NewRun) *stint.Run {
+// fails creates a run and waits until it has failed for this reason.
+func (w *tenant) fails(reason stint.Reason, n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
 	if installation.Value(r.StatusReason) != reason {
-		w.Errorf("%s ended %s, %s, not %s: %s; it wrote %q", r.ID, r.Status, installation.Value(r.StatusReason), reason, installation.Value(r.Error), installation.Tail(w.output(r.ID), 500))
+		w.Errorf("%s ended %s, %s, not %s: %s; its output is %q", r.ID, r.Status, installation.Value(r.StatusReason), reason, installation.Value(r.Error), installation.Tail(w.output(r.ID), 500))
 	}
 	return r
 }
 
-// journal gives all events of a run.
-func (w *world) journal(id string) []stint.Event {
+// journal returns all events of a run.
+func (w *tenant) journal(id string) []stint.Event {
 	w.Helper()
 	return installation.Events(w, w.client, id)
 }
 
-// output is what a run wrote on its standard output.
-func (w *world) output(id string) string {
+// output returns the standard output of a run.
+func (w *tenant) output(id string) string {
 	w.Helper()
 	var out strings.Builder
 	for _, e := range w.journal(id) {
@@ -87,13 +87,13 @@ func (w *world) output(id string) string {
 	return out.String()
 }
 
-func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
+func (w *tenant) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// everything is all that the API tells of a run but its prompt.
-func (w *world) everything(id string) string {
+// allData returns all data of the API about a run except its prompt.
+func (w *tenant) allData(id string) string {
 	w.Helper()
 	r, err := w.client.Runs.Get(w.Context(), id)
 	installation.Check(w, err)
@@ -113,34 +113,34 @@ func (w *world) everything(id string) string {
 	return all.String()
 }
 
-// beside runs an attack while another organisation works next to it, which must
-// not notice.
-func (w *world) beside(attack func()) {
+// withOther runs an attack during a run of another organisation, which must not be
+// affected.
+func (w *tenant) withOther(attack func()) {
 	w.Helper()
-	other := w.host.world(w.T)
+	other := w.host.tenant(w.T)
 	before := other.create(stint.NewRun{Prompt: `for i in $(seq 1 20); do echo "line $i"; date >> file; sleep 0.1; done`, ArtifactName: "steady"})
 	attack()
 	r := other.ended(before.ID)
 	if r.Status != stint.Completed || strings.Count(other.output(r.ID), "line ") != 20 {
-		w.Errorf("a bystander ended %s, %s: %s; it wrote %q", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), other.output(r.ID))
+		w.Errorf("the run of another organisation ended %s, %s: %s; its output is %q", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), other.output(r.ID))
 	}
-	other.honest()
+	other.checkNormalRun()
 }
 
-// honest does what agents do.
-func (w *world) honest() {
+// checkNormalRun checks that a normal run completes.
+func (w *tenant) checkNormalRun() {
 	w.Helper()
 	want := "python\nfiles 3\n"
-	if diff := cmp.Diff(want, w.says("python3 -c 'print(\"python\")'; mkdir d; echo x > d/a; echo files $(find . | wc -l)")); diff != "" {
-		w.Errorf("an honest run (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.runOutput("python3 -c 'print(\"python\")'; mkdir d; echo x > d/a; echo files $(find . | wc -l)")); diff != "" {
+		w.Errorf("a normal run (-want +got):\n%s", diff)
 	}
 }
 
-// find looks for text in the files below the data folder.
+// find returns the paths of the files below the data folder that contain the text.
 func (h *host) find(text string) (places []string) {
 	_ = filepath.WalkDir(h.Data, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it has gone meanwhile
+			return nil // it may have been removed
 		}
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
 			places = append(places, path)
@@ -150,21 +150,21 @@ func (h *host) find(text string) (places []string) {
 	return places
 }
 
-// lines that a script wrote and that begin with a word.
+// lines returns the lines of a text that start with a word.
 func lines(text, word string) []string {
 	all := strings.Split(text, "\n")
 	return slices.DeleteFunc(all, func(l string) bool { return !strings.HasPrefix(l, word) })
 }
 
-// python is a shell script that runs a program.
+// python returns a shell script that runs a Python program.
 func python(program string) string {
 	return "cat > /tmp/program.py <<'END-OF-PROGRAM'\n" + program + "\nEND-OF-PROGRAM\nexec python3 /tmp/program.py\n"
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// mark is a word that no other test has.
-func mark(w *world) string {
+// mark returns a word that is unique among the tests.
+func mark(w *tenant) string {
 	return "mark" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
 			return r
