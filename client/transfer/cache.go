@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -45,7 +46,7 @@ type cachedFile struct {
 	path   string
 	stat   fileStat
 	sum    treewire.Hash // of the whole content, if there are several chunks
-	chunks []treewire.Chunk
+	chunks []format.Chunk
 }
 
 const (
@@ -151,7 +152,7 @@ func decodeCached(b []byte) *cachedFile {
 		c.sum = treewire.Hash(take(uint64(len(c.sum))))
 	}
 	for i := uint64(0); i < n && len(b) > 0; i++ {
-		c.chunks = append(c.chunks, treewire.Chunk{Raw: uint32(number()), Hash: treewire.Hash(take(uint64(len(c.sum))))})
+		c.chunks = append(c.chunks, format.Chunk{Size: uint32(number()), Hash: treewire.Hash(take(uint64(len(c.sum))))})
 	}
 	return c
 }
@@ -197,7 +198,7 @@ func (c *cacheWriter) add(k *cachedFile) {
 		b = append(b, k.sum[:]...)
 	}
 	for i := range k.chunks {
-		b = binary.AppendUvarint(b, uint64(k.chunks[i].Raw))
+		b = binary.AppendUvarint(b, uint64(k.chunks[i].Size))
 		b = append(b, k.chunks[i].Hash[:]...)
 	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 	"github.com/stint-dev/stint/internal/localdir"
 )
@@ -86,10 +87,10 @@ func (c *comparison) visit(ctx context.Context, name string, info fs.FileInfo) e
 	case info.Mode().IsRegular():
 		return c.file(ctx, name, info, i)
 	case i == nil:
-	case i.Kind == treewire.Link && info.Mode().Type() == fs.ModeSymlink:
+	case i.Kind == format.Symlink && info.Mode().Type() == fs.ModeSymlink:
 		target, err := c.root.Readlink(name)
 		i.unchanged = err == nil && target == i.Target
-	case i.Kind == treewire.Folder && info.IsDir():
+	case i.Kind == format.Folder && info.IsDir():
 		i.unchanged = true
 	}
 	return nil
@@ -97,13 +98,13 @@ func (c *comparison) visit(ctx context.Context, name string, info fs.FileInfo) e
 
 func (c *comparison) file(ctx context.Context, name string, info fs.FileInfo, i *item) error {
 	known := c.cache.findUnchanged(name, info)
-	candidate := i != nil && i.Kind == treewire.File
+	candidate := i != nil && i.Kind == format.File
 	worthReading := candidate && (info.Size() == i.Size || info.Size() > files.MaxSingleChunk)
 	if known == nil && !worthReading {
 		c.unread = append(c.unread, unreadFile{name, info.Size()})
 		return nil
 	}
-	chunks := []treewire.Chunk(nil)
+	chunks := []format.Chunk(nil)
 	if known != nil {
 		chunks = known.chunks
 	} else if chunks = c.read(ctx, name, info.Size()); ctx.Err() != nil {
@@ -117,13 +118,13 @@ func (c *comparison) file(ctx context.Context, name string, info fs.FileInfo, i 
 }
 
 // read returns the chunks of a local file, or nil if it cannot be read.
-func (c *comparison) read(ctx context.Context, name string, size int64) []treewire.Chunk {
+func (c *comparison) read(ctx context.Context, name string, size int64) []format.Chunk {
 	f, err := openRegular(c.root, name)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	var e treewire.Entry
+	var e format.Entry
 	if err := splitFile(ctx, &c.cutter, f, size, &e); err != nil {
 		return nil
 	}
@@ -141,20 +142,20 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 	return f, nil
 }
 
-func (c *comparison) index(name string, chunks []treewire.Chunk) {
+func (c *comparison) index(name string, chunks []format.Chunk) {
 	offset := int64(0)
 	for _, chunk := range chunks {
 		if _, ok := c.local[chunk.Hash]; !ok {
 			c.local[chunk.Hash] = location{name, offset}
 		}
-		offset += int64(chunk.Raw)
+		offset += int64(chunk.Size)
 	}
 }
 
 // partName returns the temporary name of a file. It is always the same, so that an
 // incomplete large file is continued.
-func partName(e *treewire.Entry) string {
-	return path.Join(path.Dir(e.Path), localdir.PartName(e.Sum))
+func partName(e *format.Entry) string {
+	return path.Join(path.Dir(e.Path), localdir.PartName(e.SHA256))
 }
 
 // findParts finds chunks in files that an earlier pull did not complete.
@@ -181,10 +182,10 @@ func (c *comparison) readPart(i *item) {
 	offset := int64(0)
 	b := make([]byte, treewire.MaxChunk)
 	for _, chunk := range i.Chunks {
-		if _, err := f.ReadAt(b[:chunk.Raw], offset); err == nil && sha256.Sum256(b[:chunk.Raw]) == chunk.Hash {
+		if _, err := f.ReadAt(b[:chunk.Size], offset); err == nil && sha256.Sum256(b[:chunk.Size]) == chunk.Hash {
 			c.local[chunk.Hash] = location{name, offset}
 		}
-		offset += int64(chunk.Raw)
+		offset += int64(chunk.Size)
 	}
 }
 
@@ -225,7 +226,7 @@ func (c *comparison) hasAll(i *item) bool {
 func (p *pull) sumUp() {
 	seen := map[treewire.Hash]bool{}
 	for _, i := range p.items {
-		if i.unchanged || i.Kind != treewire.File {
+		if i.unchanged || i.Kind != format.File {
 			continue
 		}
 		p.done.Written.Files++
@@ -233,7 +234,7 @@ func (p *pull) sumUp() {
 		for _, chunk := range i.Chunks {
 			if _, ok := p.local[chunk.Hash]; !ok && !seen[chunk.Hash] {
 				seen[chunk.Hash] = true
-				p.done.Fetched += int64(chunk.Raw)
+				p.done.Fetched += int64(chunk.Size)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (p *pull) saveCache() {
 	now := p.o.Now()
 	for _, i := range p.items {
 		if i.stat != (fileStat{}) && i.stat.settled(now) {
-			c.add(&cachedFile{path: i.Path, stat: i.stat, sum: i.Sum, chunks: i.Chunks})
+			c.add(&cachedFile{path: i.Path, stat: i.stat, sum: i.SHA256, chunks: i.Chunks})
 		}
 	}
 	_ = c.commit(true)

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // neededChunk is a chunk to fetch.
 type neededChunk struct {
-	treewire.Chunk
+	format.Chunk
 	item  int // index of the item that contains it
 	index int // within the item
 }
@@ -46,12 +47,12 @@ func (p *pull) batches() []*batch {
 				continue
 			}
 			seen[c.Hash] = true
-			if b == nil || size+c.Raw > batchTarget || len(b.chunks) == batchChunks {
+			if b == nil || size+c.Size > batchTarget || len(b.chunks) == batchChunks {
 				b, size = &batch{ready: make(chan struct{})}, 0
 				all = append(all, b)
 			}
 			b.chunks = append(b.chunks, neededChunk{c, at, n})
-			size += c.Raw
+			size += c.Size
 		}
 	}
 	return all
@@ -104,10 +105,10 @@ func (b *batch) read(frames *treewire.FrameReader, codec *files.Codec) error {
 		} else if err != nil {
 			return err
 		}
-		if f.Hash != w.Hash || f.Raw != w.Raw {
+		if f.Hash != w.Hash || f.Raw != w.Size {
 			return &permanentError{errors.New("the server sent a chunk that was not requested")}
 		}
-		chunk := make([]byte, w.Raw)
+		chunk := make([]byte, w.Size)
 		if err := codec.Chunk(chunk, f.Segment, w.Hash); err != nil {
 			return &permanentError{fmt.Errorf("verify a received chunk: %w", err)}
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/stint-dev/stint/internal/files/treewire"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
@@ -13,11 +13,11 @@ var errOutside = errors.New("it would be outside the folder")
 
 // checkEntry returns an error for an entry that must not be written, in addition to
 // the checks of treewire.TreeReader.
-func checkEntry(e *treewire.Entry) error {
+func checkEntry(e *format.Entry) error {
 	if !filepath.IsLocal(filepath.FromSlash(e.Path)) {
 		return fmt.Errorf("'%s': %w", e.Path, errOutside)
 	}
-	if e.Kind == treewire.Link && localdir.Leaves(e.Path, e.Target) {
+	if e.Kind == format.Symlink && localdir.Leaves(e.Path, e.Target) {
 		return fmt.Errorf("the link '%s' to '%s': %w", e.Path, e.Target, errOutside)
 	}
 	return nil

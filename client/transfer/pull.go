@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -89,7 +90,7 @@ type pull struct {
 
 // item is an entry of the version and its state in the folder.
 type item struct {
-	*treewire.Entry
+	*format.Entry
 	number    int64    // number of its first chunk in the version
 	exists    bool     // the folder has an entry of that name
 	unchanged bool     // the entry has the same content or target
@@ -156,7 +157,7 @@ func (p *pull) readItems(in io.Reader) error {
 		number += int64(len(e.Chunks))
 		p.items = append(p.items, i)
 		p.byPath[e.Path] = i
-		if e.Kind == treewire.File {
+		if e.Kind == format.File {
 			p.done.All.Files++
 			p.done.All.Bytes += e.Size
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-dev/stint/client/transfer"
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -121,20 +122,20 @@ func TestMovedFoldersAreNotFetchedAgain(t *testing.T) {
 func TestMaliciousVersionsAreRefused(t *testing.T) {
 	t.Parallel()
 	hash := treewire.Hash(sha256.Sum256([]byte("x")))
-	file := func(path string) *treewire.Entry {
-		return &treewire.Entry{Path: path, Kind: treewire.File, Mode: 0o644, Chunks: []treewire.Chunk{{Hash: hash, Raw: 1}}}
+	file := func(path string) *format.Entry {
+		return &format.Entry{Path: path, Kind: format.File, Mode: 0o644, Chunks: []format.Chunk{{Hash: hash, Size: 1}}}
 	}
-	link := func(path, target string) *treewire.Entry {
-		return &treewire.Entry{Path: path, Kind: treewire.Link, Mode: 0o777, Target: target}
+	link := func(path, target string) *format.Entry {
+		return &format.Entry{Path: path, Kind: format.Symlink, Mode: 0o777, Target: target}
 	}
-	for name, tree := range map[string][]*treewire.Entry{
+	for name, tree := range map[string][]*format.Entry{
 		"traversal":     {file("../x")},
 		"absolute":      {file("/x")},
 		"below a link":  {link("a", ".."), file("a/x")},
 		"link outside":  {link("a", "../outside")},
 		"absolute link": {link("a", "/etc/passwd")},
 		"twice":         {file("a"), file("a")},
-		"wrong sum":     {{Path: "a", Kind: treewire.File, Mode: 0o644, Chunks: []treewire.Chunk{{Hash: hash, Raw: 1}, {Hash: hash, Raw: 1}}}},
+		"wrong sum":     {{Path: "a", Kind: format.File, Mode: 0o644, Chunks: []format.Chunk{{Hash: hash, Size: 1}, {Hash: hash, Size: 1}}}},
 	} {
 		m, base := newMemory(t), t.TempDir()
 		to := filepath.Join(base, "to")
@@ -154,7 +155,7 @@ func TestMaliciousVersionsAreRefused(t *testing.T) {
 	}
 }
 
-func treeOf(t *testing.T, entries []*treewire.Entry) []byte {
+func treeOf(t *testing.T, entries []*format.Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := treewire.NewTreeWriter(&b)

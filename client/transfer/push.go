@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 	"github.com/stint-dev/stint/internal/localdir"
 )
@@ -120,7 +121,7 @@ type push struct {
 
 // chunkRef is a chunk and its position in the folder.
 type chunkRef struct {
-	treewire.Chunk
+	format.Chunk
 	path   string
 	offset int64
 }
@@ -209,7 +210,7 @@ func (p *push) askFor(ctx context.Context, batch []chunkRef) error {
 	last := ""
 	for _, r := range batch {
 		if !missing[r.Hash] {
-			p.o.Progress.Done(int64(r.Raw))
+			p.o.Progress.Done(int64(r.Size))
 			continue
 		}
 		if r.path != last {
@@ -228,8 +229,8 @@ func (p *push) askFor(ctx context.Context, batch []chunkRef) error {
 // count replaces the senders in a dry run.
 func (p *push) count(ctx context.Context) error {
 	for r := range p.wanted {
-		p.done.Sent.Bytes += int64(r.Raw)
-		p.o.Progress.Done(int64(r.Raw))
+		p.done.Sent.Bytes += int64(r.Size)
+		p.o.Progress.Done(int64(r.Size))
 	}
 	return ctx.Err()
 }

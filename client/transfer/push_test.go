@@ -86,7 +86,7 @@ func TestRecentChangesAreReadAgain(t *testing.T) {
 		must(t, os.Chtimes(file, at, at))
 		push(t, m, dir, transfer.PushOptions{Cache: cache})
 	}
-	equal(t, "content", treewire.Hash(sha256.Sum256([]byte("two"))), entries(t, m.tree)[0].Sum)
+	equal(t, "content", treewire.Hash(sha256.Sum256([]byte("two"))), entries(t, m.tree)[0].SHA256)
 }
 
 func TestPushContinues(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 	"github.com/stint-dev/stint/internal/localdir"
 )
@@ -77,26 +78,26 @@ func (s *scan) entry(ctx context.Context, e localdir.Entry) error {
 	w := entryOf(e.Path, e.Info)
 	switch {
 	case e.Info.IsDir():
-		w.Kind = treewire.Folder
+		w.Kind = format.Folder
 	case e.Target != "":
-		w.Kind, w.Mode, w.Target = treewire.Link, 0o777, e.Target
+		w.Kind, w.Mode, w.Target = format.Symlink, 0o777, e.Target
 	default:
 		return s.file(ctx, e)
 	}
 	return s.tree.Add(w)
 }
 
-func entryOf(path string, info fs.FileInfo) *treewire.Entry {
+func entryOf(path string, info fs.FileInfo) *format.Entry {
 	at := info.ModTime()
-	return &treewire.Entry{Path: path, Mode: uint16(info.Mode().Perm()), Sec: at.Unix(), Nsec: int32(at.Nanosecond())}
+	return &format.Entry{Path: path, Mode: uint16(info.Mode().Perm()), Sec: at.Unix(), Nsec: int32(at.Nanosecond())}
 }
 
 func (s *scan) file(ctx context.Context, e localdir.Entry) error {
 	if known := s.old.findUnchanged(e.Path, e.Info); known != nil {
 		s.new.add(known)
 		w := entryOf(e.Path, e.Info)
-		w.Kind, w.Size, w.Chunks = treewire.File, known.stat.size, known.chunks
-		w.Sum = known.sum
+		w.Kind, w.Size, w.Chunks = format.File, known.stat.size, known.chunks
+		w.SHA256 = known.sum
 		return s.emit(ctx, w, s.trust)
 	}
 	w, err := s.read(ctx, e)
@@ -108,13 +109,13 @@ func (s *scan) file(ctx context.Context, e localdir.Entry) error {
 
 // emit adds an entry to the tree and sends its new chunks to the found channel,
 // unless onServer says that the server has them.
-func (s *scan) emit(ctx context.Context, w *treewire.Entry, onServer bool) error {
+func (s *scan) emit(ctx context.Context, w *format.Entry, onServer bool) error {
 	offset := int64(0)
 	for _, c := range w.Chunks {
 		_, seen := s.seen[c.Hash]
 		s.seen[c.Hash] = struct{}{}
 		if seen || onServer {
-			s.push.o.Progress.Done(int64(c.Raw))
+			s.push.o.Progress.Done(int64(c.Size))
 		} else {
 			select {
 			case s.push.found <- chunkRef{c, w.Path, offset}:
@@ -122,13 +123,13 @@ func (s *scan) emit(ctx context.Context, w *treewire.Entry, onServer bool) error
 				return context.Cause(ctx)
 			}
 		}
-		offset += int64(c.Raw)
+		offset += int64(c.Size)
 	}
 	return s.tree.Add(w)
 }
 
 // read splits a file into chunks. It returns nil if the file no longer exists.
-func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, error) {
+func (s *scan) read(ctx context.Context, e localdir.Entry) (*format.Entry, error) {
 	f, err := s.push.files.OpenFile(e.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -145,11 +146,11 @@ func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, err
 		return nil, fmt.Errorf("%s: %w", e.Path, errChanged)
 	}
 	w := entryOf(e.Path, before)
-	w.Kind = treewire.File
+	w.Kind = format.File
 	if err := splitFile(ctx, &s.cutter, f, before.Size(), w); err != nil {
 		return nil, fmt.Errorf("read %s: %w", e.Path, err)
 	}
-	known := &cachedFile{path: e.Path, stat: statOf(before), sum: w.Sum, chunks: w.Chunks}
+	known := &cachedFile{path: e.Path, stat: statOf(before), sum: w.SHA256, chunks: w.Chunks}
 	if after, err := f.Stat(); err == nil && statOf(after) == known.stat && known.stat.settled(now) {
 		s.new.add(known)
 	}
@@ -158,7 +159,7 @@ func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, err
 
 // splitFile sets the chunks, size, and sum of e to those of f, which has about size
 // bytes.
-func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *treewire.Entry) error {
+func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *format.Entry) error {
 	c.Reset(f)
 	whole := sha256.New()
 	several := size > files.MaxSingleChunk
@@ -166,13 +167,13 @@ func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e 
 		piece, err := c.Next()
 		if errors.Is(err, io.EOF) {
 			if len(e.Chunks) > 1 {
-				whole.Sum(e.Sum[:0])
+				whole.Sum(e.SHA256[:0])
 			}
 			return nil
 		} else if err != nil {
 			return err
 		}
-		e.Chunks = append(e.Chunks, treewire.Chunk{Hash: sha256.Sum256(piece), Raw: uint32(len(piece))})
+		e.Chunks = append(e.Chunks, format.Chunk{Hash: sha256.Sum256(piece), Size: uint32(len(piece))})
 		e.Size += int64(len(piece))
 		if several {
 			whole.Write(piece)

@@ -51,10 +51,10 @@ func (s *sender) add(r chunkRef) error {
 	if err := s.open(r.path); err != nil {
 		return err
 	}
-	if cap(s.chunk) < int(r.Raw) {
-		s.chunk = make([]byte, max(r.Raw, 64<<10))
+	if cap(s.chunk) < int(r.Size) {
+		s.chunk = make([]byte, max(r.Size, 64<<10))
 	}
-	chunk := s.chunk[:r.Raw]
+	chunk := s.chunk[:r.Size]
 	if _, err := s.file.ReadAt(chunk, r.offset); errors.Is(err, io.EOF) {
 		return errChanged
 	} else if err != nil {
@@ -70,8 +70,8 @@ func (s *sender) add(r chunkRef) error {
 	if len(s.body) == 0 {
 		s.body = treewire.AppendFramesHead(s.body)
 	}
-	s.body = treewire.AppendFrame(s.body, &treewire.Frame{Hash: r.Hash, Raw: r.Raw, Segment: segment})
-	s.bytes += int64(r.Raw)
+	s.body = treewire.AppendFrame(s.body, &treewire.Frame{Hash: r.Hash, Raw: r.Size, Segment: segment})
+	s.bytes += int64(r.Size)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client/transfer"
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -112,7 +113,7 @@ func (m *memory) PushTree(_ context.Context, tree io.ReaderAt, size int64) (*sti
 	return &stint.FileSetVersion{ID: "v1_x"}, added, nil
 }
 
-func entries(t testing.TB, tree []byte) (all []*treewire.Entry) {
+func entries(t testing.TB, tree []byte) (all []*format.Entry) {
 	t.Helper()
 	r, err := treewire.NewTreeReader(bytes.NewReader(tree))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -101,7 +102,7 @@ func (w *writer) all() error {
 }
 
 func (w *writer) item(i *item) error {
-	if i.Kind != treewire.Folder && i.unchanged && i.sameMeta {
+	if i.Kind != format.Folder && i.unchanged && i.sameMeta {
 		return nil
 	}
 	name, err := w.enter(i.Path)
@@ -109,10 +110,10 @@ func (w *writer) item(i *item) error {
 		return err
 	}
 	switch {
-	case i.Kind == treewire.Folder:
+	case i.Kind == format.Folder:
 		return w.folder(i, name)
 	case i.unchanged:
-	case i.Kind == treewire.Link:
+	case i.Kind == format.Symlink:
 		err = w.link(i, name)
 	default:
 		return w.file(i, name)
@@ -207,7 +208,7 @@ func (w *writer) link(i *item, name string) error {
 
 // setMeta sets the mode and time of an entry.
 func (w *writer) setMeta(i *item, name string) error {
-	if i.Kind != treewire.Link {
+	if i.Kind != format.Symlink {
 		if err := w.in.root.Chmod(name, fs.FileMode(i.Mode)); err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func (w *writer) setMeta(i *item, name string) error {
 
 // recordStat records the stat of a file for the cache.
 func (w *writer) recordStat(i *item, name string) error {
-	if i.Kind != treewire.File || w.o.Cache == "" {
+	if i.Kind != format.File || w.o.Cache == "" {
 		return nil
 	}
 	info, err := w.in.root.Lstat(name)
@@ -311,10 +312,10 @@ func (w *writer) fill(i *item, f *os.File) error {
 		if whole != nil {
 			whole.Write(chunk)
 		}
-		offset += int64(c.Raw)
-		w.o.Progress.Done(int64(c.Raw))
+		offset += int64(c.Size)
+		w.o.Progress.Done(int64(c.Size))
 	}
-	if whole != nil && treewire.Hash(whole.Sum(nil)) != i.Sum {
+	if whole != nil && treewire.Hash(whole.Sum(nil)) != i.SHA256 {
 		return errors.New("its chunks do not match the checksum of the file: the version is damaged")
 	}
 	return nil
@@ -348,18 +349,18 @@ func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) 
 	if err := w.fetch(w.ctx, b); err != nil {
 		return nil, location{}, err
 	}
-	w.done.Fetched += int64(c.Raw)
+	w.done.Fetched += int64(c.Size)
 	w.done.Wire += b.wire
 	return b.contents[0], location{}, nil
 }
 
 // readLocal reads a chunk from a file below dir. It returns nil if the file has
 // changed.
-func (w *writer) readLocal(i *item, c treewire.Chunk, at location, part *os.File) []byte {
+func (w *writer) readLocal(i *item, c format.Chunk, at location, part *os.File) []byte {
 	if w.buf == nil {
 		w.buf = make([]byte, treewire.MaxChunk)
 	}
-	chunk := w.buf[:c.Raw]
+	chunk := w.buf[:c.Size]
 	f := part
 	if at.path != partName(i.Entry) {
 		var err error
@@ -375,7 +376,7 @@ func (w *writer) readLocal(i *item, c treewire.Chunk, at location, part *os.File
 }
 
 // fetched returns the next fetched chunk.
-func (w *writer) fetched(c treewire.Chunk) ([]byte, error) {
+func (w *writer) fetched(c format.Chunk) ([]byte, error) {
 	for w.batch == nil || w.used == len(w.batch.contents) {
 		b, ok := <-w.ahead
 		if !ok {
@@ -402,7 +403,7 @@ func (w *writer) fetched(c treewire.Chunk) ([]byte, error) {
 func (w *writer) completeFolders() error {
 	defer w.leave()
 	for _, i := range slices.Backward(w.items) {
-		if i.Kind != treewire.Folder {
+		if i.Kind != format.Folder {
 			continue
 		}
 		name, err := w.enter(i.Path)

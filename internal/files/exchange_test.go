@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
@@ -70,7 +71,7 @@ func taken(t testing.TB, l *files.Library, digest string) ([]byte, []treewire.Fr
 	}
 }
 
-func read(t testing.TB, tree []byte) (all []*treewire.Entry) {
+func read(t testing.TB, tree []byte) (all []*format.Entry) {
 	t.Helper()
 	r, err := treewire.NewTreeReader(bytes.NewReader(tree))
 	if err != nil {
@@ -88,7 +89,7 @@ func read(t testing.TB, tree []byte) (all []*treewire.Entry) {
 	}
 }
 
-func written(t testing.TB, entries []*treewire.Entry) []byte {
+func written(t testing.TB, entries []*format.Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := treewire.NewTreeWriter(&b)
@@ -319,7 +320,7 @@ func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 		t.Fatalf("a tree of chunks that were sent again gave %+v, %v", first, err)
 	}
 	books.keys = packsOf(s)
-	more := append(read(t, tree), &treewire.Entry{Path: "zz", Kind: treewire.Folder, Mode: 0o755})
+	more := append(read(t, tree), &format.Entry{Path: "zz", Kind: format.Folder, Mode: 0o755})
 	second, err := l.CommitEntries(t.Context(), org, first.Digest, bytes.NewReader(written(t, more)))
 	if err != nil {
 		t.Fatal(err)
@@ -362,8 +363,8 @@ func TestSegmentsAreCompressedAgain(t *testing.T) {
 	if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(treewire.Frame{Hash: hash, Raw: 5, Segment: final}))); err != nil {
 		t.Fatal(err)
 	}
-	e := &treewire.Entry{Path: "a", Kind: treewire.File, Mode: 0o644, Chunks: []treewire.Chunk{{Hash: hash, Raw: 5}}}
-	ref, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(written(t, []*treewire.Entry{e, {Path: "b", Kind: treewire.Folder, Mode: 0o755}})))
+	e := &format.Entry{Path: "a", Kind: format.File, Mode: 0o644, Chunks: []format.Chunk{{Hash: hash, Size: 5}}}
+	ref, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(written(t, []*format.Entry{e, {Path: "b", Kind: format.Folder, Mode: 0o755}})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,39 +383,39 @@ func TestWrongTreesAreRefused(t *testing.T) {
 	}
 	tree, _ := taken(t, l, ref.Digest)
 	stored := len(s.keys())
-	large := func(all []*treewire.Entry) *treewire.Entry { return all[1] }
-	for name, change := range map[string]func(all []*treewire.Entry) []*treewire.Entry{
-		"wrong sum": func(all []*treewire.Entry) []*treewire.Entry {
-			large(all).Sum[3] ^= 1
+	large := func(all []*format.Entry) *format.Entry { return all[1] }
+	for name, change := range map[string]func(all []*format.Entry) []*format.Entry{
+		"wrong sum": func(all []*format.Entry) []*format.Entry {
+			large(all).SHA256[3] ^= 1
 			return all
 		},
-		"wrong length": func(all []*treewire.Entry) []*treewire.Entry {
-			all[2].Chunks[0].Raw++
+		"wrong length": func(all []*format.Entry) []*format.Entry {
+			all[2].Chunks[0].Size++
 			return all
 		},
-		"small chunks": func(all []*treewire.Entry) []*treewire.Entry {
+		"small chunks": func(all []*format.Entry) []*format.Entry {
 			all[2].Chunks = append(all[2].Chunks, all[2].Chunks[0])
 			return all
 		},
-		"link that leaves": func(all []*treewire.Entry) []*treewire.Entry {
-			return append(all, &treewire.Entry{Path: "zz", Kind: treewire.Link, Target: "../x"})
+		"link that leaves": func(all []*format.Entry) []*format.Entry {
+			return append(all, &format.Entry{Path: "zz", Kind: format.Symlink, Target: "../x"})
 		},
-		"link over a link": func(all []*treewire.Entry) []*treewire.Entry {
+		"link over a link": func(all []*format.Entry) []*format.Entry {
 			return append(all,
-				&treewire.Entry{Path: "z/z", Kind: treewire.Folder}, &treewire.Entry{Path: "zz", Kind: treewire.Link, Target: "z/z"},
-				&treewire.Entry{Path: "zzz", Kind: treewire.Link, Target: "zz/../../x"})
+				&format.Entry{Path: "z/z", Kind: format.Folder}, &format.Entry{Path: "zz", Kind: format.Symlink, Target: "z/z"},
+				&format.Entry{Path: "zzz", Kind: format.Symlink, Target: "zz/../../x"})
 		},
-		"long name": func(all []*treewire.Entry) []*treewire.Entry {
-			return append(all, &treewire.Entry{Path: strings.Repeat("z", 256), Kind: treewire.Folder})
+		"long name": func(all []*format.Entry) []*format.Entry {
+			return append(all, &format.Entry{Path: strings.Repeat("z", 256), Kind: format.Folder})
 		},
-		"twice": func(all []*treewire.Entry) []*treewire.Entry { return append(all, all[len(all)-1]) },
-		"many": func(all []*treewire.Entry) []*treewire.Entry {
+		"twice": func(all []*format.Entry) []*format.Entry { return append(all, all[len(all)-1]) },
+		"many": func(all []*format.Entry) []*format.Entry {
 			for i := range 20 {
-				all = append(all, &treewire.Entry{Path: "zz" + string(rune('a'+i)), Kind: treewire.Folder})
+				all = append(all, &format.Entry{Path: "zz" + string(rune('a'+i)), Kind: format.Folder})
 			}
 			return all
 		},
-		"many bytes": func(all []*treewire.Entry) []*treewire.Entry {
+		"many bytes": func(all []*format.Entry) []*format.Entry {
 			for i := range 13 {
 				e := *large(all)
 				e.Path = "zz" + string(rune('a'+i))
@@ -483,7 +484,7 @@ func TestCutterMatchesLibrary(t *testing.T) {
 		tree, _ := taken(t, l, ref.Digest)
 		var c files.Cutter
 		c.Reset(iotestReader{bytes.NewReader(body)})
-		got := []treewire.Chunk{}
+		got := []format.Chunk{}
 		for {
 			piece, err := c.Next()
 			if errors.Is(err, io.EOF) {
@@ -491,7 +492,7 @@ func TestCutterMatchesLibrary(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, treewire.Chunk{Hash: sha256.Sum256(piece), Raw: uint32(len(piece))})
+			got = append(got, format.Chunk{Hash: sha256.Sum256(piece), Size: uint32(len(piece))})
 		}
 		if d := cmp.Diff(read(t, tree)[0].Chunks, got); d != "" {
 			t.Errorf("of %d bytes: %s", size, d)

@@ -26,7 +26,6 @@ const (
 	MinChunk = format.MinChunk
 	MaxChunk = format.MaxChunk
 	MaxPack  = format.MaxPack
-	FewNames = scan.FewNames
 )
 
 // Segment is a record of a pack's footer.

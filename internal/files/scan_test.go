@@ -285,13 +285,16 @@ func scanAsSomebody() int {
 	return 0
 }
 
-// TestSoakFolderOfManyNames has more names than are sorted in memory.
+// manyNames is the number of names in a large folder.
+const manyNames = 4 << 10
+
+// TestSoakFolderOfManyNames checks a folder of many names, and the limit of entries.
 func TestSoakFolderOfManyNames(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	dir := t.TempDir()
 	var items []item
-	for i := range files.FewNames + 2000 {
+	for i := range manyNames + 2000 {
 		items = append(items, item{name: fmt.Sprintf("%x", i*7919), target: "x", mtime: time.Unix(0, 0)})
 	}
 	want := stored(t, l, "", items...)
@@ -301,7 +304,7 @@ func TestSoakFolderOfManyNames(t *testing.T) {
 	if ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{}); err != nil || ref != want {
 		t.Errorf("CommitDir = %+v, %v, want %+v", ref, err, want)
 	}
-	small := newLibrary(t, newMemory(), files.Options{Limits: files.Limits{Entries: files.FewNames + 1000}})
+	small := newLibrary(t, newMemory(), files.Options{Limits: files.Limits{Entries: manyNames + 1000}})
 	ref, err := small.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 	wantRefused(t, ref, err, "entries")
 }

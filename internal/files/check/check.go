@@ -119,10 +119,7 @@ type check struct {
 
 func newCheck(k *Checker, org string, live iter.Seq2[NamedTree, error], o Options) *check {
 	c := &check{packs: k.Packs, manifests: k.Manifests, index: k.Index, gc: k.GC, org: org, live: live, o: o, badRoots: map[string]string{}, badPacks: map[string]*badPack{}}
-	c.marking = &gc.Marking{
-		Manifests: k.Manifests, Org: org, Trees: map[format.Hash]bool{}, Pages: map[format.Hash]struct{}{}, Packs: map[string]*gc.MarkedPack{},
-		Found: func() { c.done.Pages++; c.progress() },
-	}
+	c.marking = gc.NewMarking(k.Manifests, org, func() { c.done.Pages++; c.progress() })
 	return c
 }
 

@@ -118,14 +118,13 @@ func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
 	}
 	defer tree.Close()
 	for ctx.Err() == nil {
-		w, err := tree.Next()
+		e, err := tree.Next()
 		if errors.Is(err, io.EOF) {
 			return a.complete(ctx)
 		} else if err != nil {
 			return malformed("The tree's entries", err)
 		}
-		e, err := a.entry(w)
-		if err == nil {
+		if err = a.check(e); err == nil {
 			err = a.resolve(ctx, e)
 		}
 		if err == nil {
@@ -161,32 +160,25 @@ func (a *entriesCommit) checkPacks(ctx context.Context) error {
 	return commit.ErrPackGone
 }
 
-// entry checks and converts an entry without access to the store.
-func (a *entriesCommit) entry(w *treewire.Entry) (*format.Entry, error) {
+// check checks an entry without access to the store, and adjusts its path, mode,
+// and time.
+func (a *entriesCommit) check(e *format.Entry) (err error) {
 	if a.entries++; a.entries > a.Limits.Entries {
-		return nil, limits.TooLarge("The tree has more than %d entries.", a.Limits.Entries)
+		return limits.TooLarge("The tree has more than %d entries.", a.Limits.Entries)
 	}
-	path, err := a.Limits.CleanPath(w.Path)
-	if err != nil {
-		return nil, err
+	if e.Path, err = a.Limits.CleanPath(e.Path); err != nil {
+		return err
 	}
-	e := &format.Entry{Path: path, Mode: w.Mode, Sec: w.Sec, Nsec: w.Nsec, Target: w.Target}
 	e.Sec = min(max(e.Sec, format.FirstSecond), format.LastSecond)
-	switch w.Kind {
-	case treewire.Folder:
-		e.Kind = format.Folder
-	case treewire.Link:
-		e.Kind, e.Mode = format.Symlink, 0o777
-	default:
-		e.Kind, e.Size, e.SHA256 = format.File, w.Size, w.Sum
-		for _, c := range w.Chunks {
-			e.Chunks = append(e.Chunks, format.Chunk{Hash: c.Hash, Size: c.Raw})
-		}
+	switch e.Kind {
+	case format.Symlink:
+		e.Mode = 0o777
+	case format.File:
 		if !wellCut(e) {
-			return nil, limits.Invalid("The file '%s' is not cut into chunks as it must be.", limits.Printable(path))
+			return limits.Invalid("The file '%s' is not cut into chunks as it must be.", limits.Printable(e.Path))
 		}
 	}
-	return e, a.CheckSize(e, e.Size)
+	return a.CheckSize(e, e.Size)
 }
 
 // wellCut reports whether the sizes of chunks can result from cutting. Otherwise a

@@ -26,31 +26,13 @@ func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writ
 	}
 	for e, err := range m.Entries(ctx) {
 		if err == nil {
-			err = tree.Add(wireEntry(e))
+			err = tree.Add(e)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return tree.Close()
-}
-
-// wireEntry converts an entry to the form of package treewire.
-func wireEntry(e *format.Entry) *treewire.Entry {
-	w := &treewire.Entry{Path: e.Path, Mode: e.Mode, Sec: e.Sec, Nsec: e.Nsec, Size: e.Size, Sum: e.SHA256, Target: e.Target}
-	switch e.Kind {
-	case format.Folder:
-		w.Kind = treewire.Folder
-	case format.Symlink:
-		w.Kind = treewire.Link
-	default:
-		w.Kind = treewire.File
-		w.Chunks = make([]treewire.Chunk, len(e.Chunks))
-		for i, c := range e.Chunks {
-			w.Chunks[i] = treewire.Chunk{Hash: c.Hash, Raw: c.Size}
-		}
-	}
-	return w
 }
 
 // WriteChunks writes the selected chunks of a tree to w as they are stored, as

@@ -35,7 +35,7 @@ func (k Kind) String() string {
 }
 
 // Hash is a SHA-256.
-type Hash [sha256.Size]byte
+type Hash = [sha256.Size]byte
 
 // EmptyHash is the SHA-256 of no bytes.
 var EmptyHash = Hash(sha256.Sum256(nil))

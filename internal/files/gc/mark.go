@@ -17,12 +17,17 @@ import (
 // and one bit per segment. It takes about 4 bytes per segment of a referenced
 // pack, 32 per page, and 150 per pack.
 type Marking struct {
-	Manifests *manifest.Store
-	Org       string
+	manifests *manifest.Store
+	org       string
 	Trees     map[format.Hash]bool
-	Pages     map[format.Hash]struct{} // pages that were read, by the hash of their stored bytes
+	pages     map[format.Hash]struct{} // pages that were read, by the hash of their stored bytes
 	Packs     map[string]*MarkedPack
-	Found     func() // is called for each page
+	found     func() // is called for each page
+}
+
+// NewMarking returns an empty marking, which calls found for each page.
+func NewMarking(m *manifest.Store, org string, found func()) *Marking {
+	return &Marking{manifests: m, org: org, Trees: map[format.Hash]bool{}, pages: map[format.Hash]struct{}{}, Packs: map[string]*MarkedPack{}, found: found}
 }
 
 // MarkedPack is a referenced pack.
@@ -36,7 +41,7 @@ type MarkedPack struct {
 // mark finds everything that trees refer to. A missing tree refers to nothing. An
 // unreadable tree is an error, because its content would be deleted.
 func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*Marking, error) {
-	k := &Marking{Manifests: g.Manifests, Org: org, Trees: map[format.Hash]bool{}, Pages: map[format.Hash]struct{}{}, Packs: map[string]*MarkedPack{}, Found: found}
+	k := NewMarking(g.Manifests, org, found)
 	for digest, err := range live {
 		if err != nil {
 			return nil, fmt.Errorf("finding what is named: %w", err)
@@ -55,7 +60,7 @@ func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string,
 
 // tree marks the content of the root of a tree that readers use.
 func (k *Marking) tree(ctx context.Context, digest string) error {
-	m := &manifest.Manifest{Store: k.Manifests, Org: k.Org, Digest: digest}
+	m := &manifest.Manifest{Store: k.manifests, Org: k.org, Digest: digest}
 	err := m.ReadRoot(ctx)
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil
@@ -73,7 +78,7 @@ func (k *Marking) Root(ctx context.Context, m *manifest.Manifest) error {
 		if err := k.segment(ctx, m.Root.Packs[p.Pack], p.Offset); err != nil {
 			return err
 		}
-		if _, walked := k.Pages[p.Sum]; walked {
+		if _, walked := k.pages[p.Sum]; walked {
 			continue
 		}
 		entries, err := r.Page(ctx, i)
@@ -87,8 +92,8 @@ func (k *Marking) Root(ctx context.Context, m *manifest.Manifest) error {
 				}
 			}
 		}
-		k.Pages[p.Sum] = struct{}{}
-		k.Found()
+		k.pages[p.Sum] = struct{}{}
+		k.found()
 	}
 	return nil
 }
@@ -113,7 +118,7 @@ func (k *Marking) segment(ctx context.Context, packID string, offset uint32) err
 }
 
 func (k *Marking) open(ctx context.Context, packID string) (*MarkedPack, error) {
-	segments, err := k.Manifests.Packs.Footer(ctx, k.Org, packID)
+	segments, err := k.manifests.Packs.Footer(ctx, k.org, packID)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return &MarkedPack{Missing: true}, nil

@@ -148,30 +148,16 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-// FewNames is how many names of a folder are sorted in memory.
-const FewNames = 4 << 10
-
 // names returns the names in a folder in order.
 func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		few, many, err := s.listed(root)
-		if many != nil {
-			defer func() { _ = many.Close() }() // was only read
-		}
-		if err != nil {
+		sorted := spool.NewSorter(s.tempDir)
+		defer func() { _ = sorted.Close() }() // was only read
+		if err := s.list(root, sorted); err != nil {
 			yield("", err)
 			return
 		}
-		if many == nil {
-			slices.Sort(few)
-			for _, name := range few {
-				if !yield(name, nil) {
-					return
-				}
-			}
-			return
-		}
-		for e, err := range many.Sorted() {
+		for e, err := range sorted.Sorted() {
 			if err != nil {
 				yield("", err)
 				return
@@ -183,37 +169,27 @@ func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 	}
 }
 
-// listed reads the names in a folder. Few are returned in memory, many in a
-// Sorter.
-func (s *scan) listed(root *os.Root) (few []string, many *spool.Sorter, err error) {
+// list adds the names in a folder to sorted.
+func (s *scan) list(root *os.Root, sorted *spool.Sorter) error {
 	d, err := root.Open(".")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer d.Close()
 	for count := s.entries; ; {
-		some, err := d.Readdirnames(1024)
-		if count += int64(len(some)); count > s.limits.Entries {
-			return nil, many, s.tooMany()
+		names, err := d.Readdirnames(1024)
+		if count += int64(len(names)); count > s.limits.Entries {
+			return s.tooMany()
 		}
-		few = append(few, some...)
-		ended := err == io.EOF
-		if err != nil && !ended {
-			return nil, many, err
-		}
-		if len(few) > FewNames || ended && many != nil {
-			if many == nil {
-				many = spool.NewSorter(s.tempDir)
+		for _, name := range names {
+			if err := sorted.Add(&format.Entry{Path: name, Kind: format.Folder}); err != nil {
+				return err
 			}
-			for _, name := range few {
-				if err := many.Add(&format.Entry{Path: name, Kind: format.Folder}); err != nil {
-					return nil, many, err
-				}
-			}
-			few = few[:0]
 		}
-		if ended {
-			return few, many, nil
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
 
 // sortRuns cuts the log into sorted runs and returns a merge of them.
 func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
-	log := bufio.NewReaderSize(a.log.Section(0, a.log.Length()), 64<<10)
+	log := bufio.NewReaderSize(a.log.Section(0, a.log.Length()), int(min(a.log.Length(), 64<<10)))
 	var bounds []int64
 	for more := true; more; {
 		batch, err := a.readBatch(log)

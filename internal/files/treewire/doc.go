@@ -12,9 +12,10 @@
 package treewire
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"github.com/stint-dev/stint/internal/files/format"
 )
 
 // The media types of the encodings.
@@ -26,14 +27,14 @@ const (
 )
 
 // Hash is the SHA-256 of a chunk's content, by which the chunk is named.
-type Hash = [sha256.Size]byte
+type Hash = format.Hash
 
 // MaxChunk is the maximum content of a chunk, in bytes.
-const MaxChunk = 2 << 20
+const MaxChunk = format.MaxChunk
 
 // ErrMalformed is wrapped by errors about invalid input.
 var ErrMalformed = errors.New("malformed transfer")
 
-func malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+func malformed(text string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(text, args...))
 }

@@ -2,48 +2,16 @@ package treewire
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
 )
-
-// Kind is the kind of an entry.
-type Kind byte
-
-// The kinds of entries.
-const (
-	File Kind = 1 + iota
-	Folder
-	Link
-)
-
-// Entry is a file, folder, or link of a tree.
-type Entry struct {
-	Path   string // relative, slash-separated, clean; any bytes except NUL
-	Kind   Kind
-	Mode   uint16 // permission bits
-	Sec    int64  // modification time in Unix seconds, which may be negative
-	Nsec   int32  // nanoseconds within Sec
-	Size   int64  // bytes of a file: the sum of its chunks
-	Sum    Hash   // SHA-256 of a file's content
-	Chunks []Chunk
-	Target string // of a link
-}
-
-// Chunk is a piece of a file's content.
-type Chunk struct {
-	Hash Hash
-	Raw  uint32 // bytes of content
-}
-
-// Time returns the modification time.
-func (e *Entry) Time() time.Time { return time.Unix(e.Sec, int64(e.Nsec)) }
 
 const (
 	treeMagic = "stint-t1"
@@ -55,26 +23,24 @@ const (
 	treeWindow = 8 << 20
 )
 
-var emptySum = Hash(sha256.Sum256(nil))
-
-// append appends the encoding of e to b. The sum is encoded only for files of
-// several chunks; otherwise it follows from the chunk.
-func (e *Entry) append(b []byte) []byte {
+// appendEntry appends the encoding of e to b. The hash is encoded only for files of
+// several chunks; otherwise it is that of the chunk.
+func appendEntry(b []byte, e *format.Entry) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Path)
 	b = binary.AppendUvarint(b, uint64(e.Mode))
 	b = binary.AppendVarint(b, e.Sec)
 	b = binary.AppendUvarint(b, uint64(e.Nsec))
 	switch e.Kind {
-	case Link:
+	case format.Symlink:
 		b = appendText(b, e.Target)
-	case File:
+	case format.File:
 		b = binary.AppendUvarint(b, uint64(len(e.Chunks)))
 		if len(e.Chunks) > 1 {
-			b = append(b, e.Sum[:]...)
+			b = append(b, e.SHA256[:]...)
 		}
 		for i := range e.Chunks {
-			b = binary.AppendUvarint(b, uint64(e.Chunks[i].Raw))
+			b = binary.AppendUvarint(b, uint64(e.Chunks[i].Size))
 			b = append(b, e.Chunks[i].Hash[:]...)
 		}
 	}
@@ -101,8 +67,8 @@ func NewTreeWriter(w io.Writer) (*TreeWriter, error) {
 }
 
 // Add writes the next entry. Entries must be in path order.
-func (w *TreeWriter) Add(e *Entry) error {
-	w.b = e.append(w.b)
+func (w *TreeWriter) Add(e *format.Entry) error {
+	w.b = appendEntry(w.b, e)
 	if len(w.b) < 32<<10 {
 		return nil
 	}
@@ -161,7 +127,7 @@ func (t *TreeReader) Close() { t.z.Close() }
 
 // Next returns the next entry, or io.EOF after the last one. It returns
 // io.ErrUnexpectedEOF if the tree is incomplete.
-func (t *TreeReader) Next() (*Entry, error) {
+func (t *TreeReader) Next() (*format.Entry, error) {
 	if t.ended {
 		return nil, io.EOF
 	}
@@ -172,11 +138,11 @@ func (t *TreeReader) Next() (*Entry, error) {
 			return nil, malformed("a tree must begin with %q", treeMagic)
 		}
 	}
-	e := &Entry{Kind: Kind(r.byte())}
+	e := &format.Entry{Kind: format.Kind(r.byte())}
 	if e.Kind == 0 && r.err == nil {
 		return nil, t.end()
 	}
-	e.read(&r)
+	r.entry(e)
 	if r.err != nil {
 		return nil, fmt.Errorf("reading a tree: %w", r.err)
 	}
@@ -196,46 +162,47 @@ func (t *TreeReader) end() error {
 	}
 }
 
-func (e *Entry) read(r *fields) {
+// entry reads e, whose kind is set.
+func (r *fields) entry(e *format.Entry) {
 	e.Path = r.text()
 	e.Mode = uint16(r.uint(0o777))
 	e.Sec = r.int()
 	e.Nsec = int32(r.uint(999_999_999))
 	switch e.Kind {
-	case Folder:
-	case Link:
+	case format.Folder:
+	case format.Symlink:
 		if e.Target = r.text(); e.Target == "" {
-			r.fail("the link '%s' has no target", shown(e.Path))
+			r.fail("the link '%s' has no target", limits.Printable(e.Path))
 		}
-	case File:
-		e.readContent(r)
+	case format.File:
+		r.content(e)
 	default:
 		r.fail("an entry has the unknown kind %d", e.Kind)
 	}
 }
 
-func (e *Entry) readContent(r *fields) {
+func (r *fields) content(e *format.Entry) {
 	n := int(r.uint(maxChunks))
-	e.Sum = emptySum
+	e.SHA256 = format.EmptyHash
 	if n > 1 {
-		e.Sum = Hash(r.bytes(len(Hash{})))
+		e.SHA256 = r.hash()
 	}
-	e.Chunks = make([]Chunk, 0, min(n, 16))
+	e.Chunks = make([]format.Chunk, 0, min(n, 16))
 	for i := 0; i < n && r.err == nil; i++ {
-		c := Chunk{Raw: uint32(r.uint(MaxChunk)), Hash: Hash(r.bytes(len(Hash{})))}
-		if c.Raw == 0 {
-			r.fail("the file '%s' has an empty chunk", shown(e.Path))
+		c := format.Chunk{Size: uint32(r.uint(MaxChunk)), Hash: r.hash()}
+		if c.Size == 0 {
+			r.fail("the file '%s' has an empty chunk", limits.Printable(e.Path))
 		}
 		e.Chunks = append(e.Chunks, c)
-		e.Size += int64(c.Raw)
+		e.Size += int64(c.Size)
 	}
 	if n == 1 && r.err == nil {
-		e.Sum = e.Chunks[0].Hash
+		e.SHA256 = e.Chunks[0].Hash
 	}
 }
 
 // checkPath validates the path of e and its position in the tree.
-func (t *TreeReader) checkPath(e *Entry) error {
+func (t *TreeReader) checkPath(e *format.Entry) error {
 	for len(t.parents) > 1 && !strings.HasPrefix(e.Path, t.parents[len(t.parents)-1].path) {
 		t.parents = t.parents[:len(t.parents)-1]
 	}
@@ -243,34 +210,19 @@ func (t *TreeReader) checkPath(e *Entry) error {
 	name := e.Path[len(in.path):]
 	switch {
 	case name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0:
-		return malformed("the path '%s' is not clean", shown(e.Path))
+		return malformed("the path '%s' is not clean", limits.Printable(e.Path))
 	case strings.HasPrefix(e.Path, "/"):
-		return malformed("the path '%s' is absolute", shown(e.Path))
+		return malformed("the path '%s' is absolute", limits.Printable(e.Path))
 	case strings.IndexByte(name, '/') >= 0:
-		return malformed("the entry '%s' does not follow its folder", shown(e.Path))
+		return malformed("the entry '%s' does not follow its folder", limits.Printable(e.Path))
 	case name <= in.last:
-		return malformed("the entry '%s' is repeated or out of order", shown(e.Path))
+		return malformed("the entry '%s' is repeated or out of order", limits.Printable(e.Path))
 	}
 	in.last = name
-	if e.Kind == Folder {
+	if e.Kind == format.Folder {
 		t.parents = append(t.parents, parent{path: e.Path + "/"})
 	}
 	return nil
-}
-
-// shown returns path in a form for messages.
-func shown(path string) string {
-	const most = 200
-	s := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(path, "?"))
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // fields reads the fields of an entry. After the first error it returns zeros.
@@ -279,9 +231,9 @@ type fields struct {
 	err error
 }
 
-func (f *fields) fail(format string, args ...any) {
+func (f *fields) fail(text string, args ...any) {
 	if f.err == nil {
-		f.err = malformed(format, args...)
+		f.err = malformed(text, args...)
 	}
 }
 
@@ -355,5 +307,7 @@ func (f *fields) setNumberErr(err error) {
 	}
 	f.setErr(err)
 }
+
+func (f *fields) hash() format.Hash { return format.Hash(f.bytes(len(format.Hash{}))) }
 
 func (f *fields) text() string { return string(f.bytes(int(f.uint(maxText)))) }

@@ -12,30 +12,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
 func sum(s string) treewire.Hash { return sha256.Sum256([]byte(s)) }
 
-func folder(path string) *treewire.Entry {
-	return &treewire.Entry{Path: path, Kind: treewire.Folder, Mode: 0o755, Sec: 12, Nsec: 999_999_999}
+func folder(path string) *format.Entry {
+	return &format.Entry{Path: path, Kind: format.Folder, Mode: 0o755, Sec: 12, Nsec: 999_999_999}
 }
 
-func file(path string, contents ...string) *treewire.Entry {
-	e := &treewire.Entry{Path: path, Kind: treewire.File, Mode: 0o644, Sec: -5, Chunks: []treewire.Chunk{}}
-	e.Sum = sum(strings.Join(contents, ""))
+func file(path string, contents ...string) *format.Entry {
+	e := &format.Entry{Path: path, Kind: format.File, Mode: 0o644, Sec: -5, Chunks: []format.Chunk{}}
+	e.SHA256 = sum(strings.Join(contents, ""))
 	for _, c := range contents {
-		e.Chunks = append(e.Chunks, treewire.Chunk{Hash: sum(c), Raw: uint32(len(c))})
+		e.Chunks = append(e.Chunks, format.Chunk{Hash: sum(c), Size: uint32(len(c))})
 		e.Size += int64(len(c))
 	}
 	return e
 }
 
-func link(path, target string) *treewire.Entry {
-	return &treewire.Entry{Path: path, Kind: treewire.Link, Mode: 0o777, Target: target}
+func link(path, target string) *format.Entry {
+	return &format.Entry{Path: path, Kind: format.Symlink, Mode: 0o777, Target: target}
 }
 
-func tree(t testing.TB, entries ...*treewire.Entry) []byte {
+func tree(t testing.TB, entries ...*format.Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := treewire.NewTreeWriter(&b)
@@ -53,7 +54,7 @@ func tree(t testing.TB, entries ...*treewire.Entry) []byte {
 	return b.Bytes()
 }
 
-func readTree(b []byte) (entries []*treewire.Entry, err error) {
+func readTree(b []byte) (entries []*format.Entry, err error) {
 	r, err := treewire.NewTreeReader(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func readTree(b []byte) (entries []*treewire.Entry, err error) {
 
 func TestTreeRoundTrip(t *testing.T) {
 	t.Parallel()
-	want := []*treewire.Entry{
+	want := []*format.Entry{
 		folder("a"), file("a/empty"), file("a/one", "1"), file("a-b", "x", "yy"), folder("b"), folder("b/c"),
 		link("b/c/up", "../../a"), file("b\xff", strings.Repeat("z", 4096)),
 	}
@@ -90,7 +91,7 @@ func TestTreeRoundTrip(t *testing.T) {
 
 func TestInvalidTreesAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, entries := range map[string][]*treewire.Entry{
+	for name, entries := range map[string][]*format.Entry{
 		"comes twice":       {file("a", "1"), file("a", "2")},
 		"out of order":      {file("b", "1"), file("a", "2")},
 		"below a link":      {link("a", "/etc"), file("a/passwd", "x")},
@@ -108,10 +109,10 @@ func TestInvalidTreesAreRefused(t *testing.T) {
 		"double slash":      {folder("a"), file("a//b")},
 		"no target":         {link("a", "")},
 		"unknown kind":      {{Path: "a", Kind: 9}},
-		"mode":              {{Path: "a", Kind: treewire.Folder, Mode: 0o4755}},
-		"nanoseconds":       {{Path: "a", Kind: treewire.Folder, Nsec: 1_000_000_000}},
-		"empty chunk":       {{Path: "a", Kind: treewire.File, Chunks: make([]treewire.Chunk, 1)}},
-		"large chunk":       {{Path: "a", Kind: treewire.File, Chunks: []treewire.Chunk{{Raw: treewire.MaxChunk + 1}}}},
+		"mode":              {{Path: "a", Kind: format.Folder, Mode: 0o4755}},
+		"nanoseconds":       {{Path: "a", Kind: format.Folder, Nsec: 1_000_000_000}},
+		"empty chunk":       {{Path: "a", Kind: format.File, Chunks: make([]format.Chunk, 1)}},
+		"large chunk":       {{Path: "a", Kind: format.File, Chunks: []format.Chunk{{Size: treewire.MaxChunk + 1}}}},
 		"endless path":      {folder(strings.Repeat("a", 1<<17))},
 	} {
 		if _, err := readTree(tree(t, entries...)); !errors.Is(err, treewire.ErrMalformed) {
