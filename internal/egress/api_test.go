@@ -33,7 +33,7 @@ func TestAPIAlias(t *testing.T) {
 		_, _ = io.WriteString(rw, "answer")
 	})
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
-		b := newWorld().open(t, options{mode: mode, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
+		b := newTestInternet().open(t, options{mode: mode, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
 		status, body, _ := b.post("http://api.stint.internal/mcp?a=b", "question", "Authorization", "Bearer other", "Cookie", "c=d", "X-Api-Key", "k")
 		if status != 202 || body != "answer" {
 			t.Errorf("%d %s", status, body)
@@ -78,9 +78,9 @@ func TestAPIAliasStreamsBothDirections(t *testing.T) {
 			}
 		}
 	})
-	b := newWorld().open(t, options{mode: policy.None, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
+	b := newTestInternet().open(t, options{mode: policy.None, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
 	r, w := io.Pipe()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://api.stint.internal/mcp", r)
 	if err != nil {

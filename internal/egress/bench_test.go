@@ -11,7 +11,7 @@ import (
 // BenchmarkConnection measures connect, a byte in each direction, and close,
 // directly and through an uplink.
 func BenchmarkConnection(b *testing.B) {
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(b, echo, site+":9")
 	once := func(b *testing.B, dial func() (net.Conn, error)) {
 		buf := []byte{0}
@@ -40,7 +40,7 @@ func BenchmarkConnection(b *testing.B) {
 
 // BenchmarkThroughput measures downloads directly and through a tunnel.
 func BenchmarkThroughput(b *testing.B) {
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(b, func(c net.Conn) {
 		buf := make([]byte, 256<<10)
 		for {

@@ -39,16 +39,16 @@ type connection struct {
 	// The dial that runs while the client's opening is read; see greeting.go.
 	cancelDial context.CancelFunc
 	dialed     chan struct{} // closed when the following three are final
-	route      *route
+	serverConn *serverConn
 	dialErr    error
 	greeting   []byte // first bytes of the server
 
 	mu          sync.Mutex // guards the following, and orders changes of read deadlines
-	server      net.Conn   // of route, once it is connected
+	server      net.Conn   // of serverConn, once it is connected
 	opened      bool       // the client's opening is known
 	serverFirst bool       // the server sent bytes first, or cannot be reached
 	reported    bool       // readOpening returned errServerFirst
-	routeTaken  bool
+	serverTaken bool
 }
 
 // acceptAll serves the connections of a listener until it is closed.

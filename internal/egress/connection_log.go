@@ -101,8 +101,8 @@ func (c *connection) logOpening(o opening) {
 	})
 }
 
-// logRoute adds the rule and the dialed address to the entry.
-func (c *connection) logRoute(r *route) {
+// logServerConn adds the rule and the dialed address to the entry.
+func (c *connection) logServerConn(r *serverConn) {
 	c.updateLog(func(e *log.Entry) { e.Rule, e.Address = r.rule, r.addr.Addr().String() })
 }
 

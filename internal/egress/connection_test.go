@@ -17,15 +17,10 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// issue makes a certificate for names, and the roots that believe it.
-// secure serves TLS at addresses: it greets with the server name that it saw.
-// clientHello is what a TLS client sends first.
-// split cuts a record's payload into records of n bytes.
-// withExtension adds an extension with one host name to a ClientHello.
 func TestServerSendsFirst(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted} {
-		w := newWorld()
+		w := newTestInternet()
 		w.serve(t, func(c net.Conn) {
 			_, _ = c.Write([]byte("SSH-2.0-test\r\n"))
 			echo(c)
@@ -53,7 +48,7 @@ func TestServerSendsFirst(t *testing.T) {
 
 func TestClientSendsFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":5432")
 	w.name("db.example", site)
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted} {
@@ -84,7 +79,7 @@ func TestClientSendsFirst(t *testing.T) {
 
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, func(c net.Conn) {
 		_, _ = c.Write([]byte("I am done"))
 		_ = c.(*net.TCPConn).CloseWrite()
@@ -109,7 +104,7 @@ func TestHalfClose(t *testing.T) {
 func TestLargeTunnelIsEqual(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 20
-	w := newWorld()
+	w := newTestInternet()
 	sums := make(chan [32]byte, 1)
 	w.serve(t, func(c net.Conn) {
 		var work sync.WaitGroup
@@ -150,7 +145,7 @@ func TestLargeTunnelIsEqual(t *testing.T) {
 
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	b := w.open(t, options{config: func(c *egress.Config) { c.MaxConns = 8 }})
 	for range 8 {
@@ -168,7 +163,7 @@ func TestTooManyConnections(t *testing.T) {
 
 func TestRefusalsDoNotHideOtherEntries(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	now := newClock()
 	b := w.open(t, options{config: func(c *egress.Config) { c.Now = now.Now; c.MaxConns = 1 }})
@@ -205,12 +200,12 @@ func TestRefusalsDoNotHideOtherEntries(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded: what is too much is told when it begins, and
-// counted at the end. What was let through and what was refused take nothing
-// from each other.
+// TestLogIsBounded checks that entries beyond a limit are reported once it is
+// reached, and counted at the end, and that allowed and refused connections have
+// separate limits.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	b := w.open(t, options{config: func(c *egress.Config) { c.LogEntries = 40 }})
 	allow := func() {
@@ -256,7 +251,7 @@ func TestLogIsBounded(t *testing.T) {
 
 func TestLongConnectionIsLoggedAtStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	w.name("slow.example", site)
 	b := w.open(t, options{})
@@ -286,7 +281,7 @@ func TestLongConnectionIsLoggedAtStart(t *testing.T) {
 
 func TestCloseWhileBusy(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, func(c net.Conn) {
 		b := make([]byte, 64<<10)
 		for {
@@ -334,7 +329,7 @@ func TestCloseWhileBusy(t *testing.T) {
 
 func TestIdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // too short for anything to flow
 		b := w.open(t, options{config: func(c *egress.Config) { c.IdleTimeout = idle }})
@@ -349,7 +344,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 
 func TestBandwidthIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	b := w.open(t, options{config: func(c *egress.Config) { c.Bandwidth = 1 << 20 }})
 	c := b.connect(site + ":9")
@@ -373,7 +368,7 @@ func TestBandwidthIsLimited(t *testing.T) {
 
 func TestBlockingRecordDoesNotDelay(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":9")
 	gate := make(chan struct{})
 	b := w.open(t, options{blocked: gate})

@@ -17,8 +17,8 @@ const (
 	addressTimeout = 10 * time.Second // for one address if others remain
 )
 
-// route is a connection to a server with the rule that allowed it.
-type route struct {
+// serverConn is a connection to a server with the rule that allowed it.
+type serverConn struct {
 	conn net.Conn
 	rule string
 	addr netip.AddrPort
@@ -26,7 +26,7 @@ type route struct {
 
 // dial decides on d and connects to it. If the policy refuses d, the error is a
 // policy.Refusal.
-func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*route, error) {
+func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*serverConn, error) {
 	rule, refused := u.policy.Decide(d)
 	if refused != nil {
 		return nil, *refused
@@ -35,7 +35,7 @@ func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*route, error)
 }
 
 // dialAllowed connects to d, which rule allows, at an address that is checked.
-func (u *Uplink) dialAllowed(ctx context.Context, d policy.Destination, rule string) (*route, error) {
+func (u *Uplink) dialAllowed(ctx context.Context, d policy.Destination, rule string) (*serverConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("no address answered in time"))
 	defer cancel()
 	candidates, err := u.candidates(ctx, d, rule)
@@ -61,12 +61,12 @@ func (u *Uplink) dialAddr(ctx context.Context, a netip.AddrPort, last bool) (net
 }
 
 // candidates returns the checked addresses of d in the order to dial them.
-func (u *Uplink) candidates(ctx context.Context, d policy.Destination, rule string) ([]route, error) {
+func (u *Uplink) candidates(ctx context.Context, d policy.Destination, rule string) ([]serverConn, error) {
 	switch d.Name {
 	case "":
-		return []route{{rule: rule, addr: netip.AddrPortFrom(d.Addr.Unmap(), d.Port)}}, nil
+		return []serverConn{{rule: rule, addr: netip.AddrPortFrom(d.Addr.Unmap(), d.Port)}}, nil
 	case stint.HostAlias:
-		return []route{{rule: rule, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), d.Port)}}, nil
+		return []serverConn{{rule: rule, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), d.Port)}}, nil
 	}
 	if policy.IsReserved(d.Name) {
 		return nil, *policy.Refuse("unknown name", "%s does not exist in this sandbox.", d.Name)
@@ -94,14 +94,14 @@ func (u *Uplink) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 
 // checkAddrs returns the addresses that are allowed, and the refusal of the
 // first one that is not.
-func (u *Uplink) checkAddrs(addrs []netip.Addr, d policy.Destination, rule string) (allowed []route, refused *policy.Refusal) {
+func (u *Uplink) checkAddrs(addrs []netip.Addr, d policy.Destination, rule string) (allowed []serverConn, refused *policy.Refusal) {
 	for _, a := range addrs {
 		addrRule, no := u.policy.DecideAddr(a, d.Port, d)
 		switch {
 		case no == nil && addrRule != "":
-			allowed = append(allowed, route{rule: addrRule, addr: netip.AddrPortFrom(a, d.Port)})
+			allowed = append(allowed, serverConn{rule: addrRule, addr: netip.AddrPortFrom(a, d.Port)})
 		case no == nil:
-			allowed = append(allowed, route{rule: rule, addr: netip.AddrPortFrom(a, d.Port)})
+			allowed = append(allowed, serverConn{rule: rule, addr: netip.AddrPortFrom(a, d.Port)})
 		case refused == nil:
 			refused = no
 		}

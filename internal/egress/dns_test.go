@@ -49,7 +49,7 @@ func readAll(t testing.TB, r io.Reader) string {
 	return string(got)
 }
 
-// question writes a query.
+// question returns a query.
 func question(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte {
 	t.Helper()
 	m := dnsmessage.Message{
@@ -71,14 +71,14 @@ func question(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte
 }
 
 // send sends a datagram and returns the response.
-func (b *box) send(q []byte) dnsmessage.Message {
+func (b *testSandbox) send(q []byte) dnsmessage.Message {
 	b.t.Helper()
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(within))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	if _, err := c.Write(q); err != nil {
 		b.t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func (b *box) send(q []byte) dnsmessage.Message {
 	return m
 }
 
-// query asks for the address of a name, whatever it looks like.
-func (b *box) query(name string) (string, error) {
+// query returns the address of a name, which need not be valid.
+func (b *testSandbox) query(name string) (string, error) {
 	b.t.Helper()
 	m := b.send(question(b.t, name+".", dnsmessage.TypeA, false))
 	if len(m.Answers) == 0 {
@@ -107,7 +107,7 @@ func (b *box) query(name string) (string, error) {
 
 func TestDNSAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("example.com", site)
 	w.name("broken.example", "!")
 	b := w.open(t, options{allow: []string{"example.com", "*.example"}, mode: policy.Restricted})
@@ -154,14 +154,14 @@ func TestDNSAnswers(t *testing.T) {
 	})
 	for _, e := range b.all() {
 		if e.Host == "example.com" {
-			t.Errorf("a successful lookup is told: %+v", e)
+			t.Errorf("a successful lookup is logged: %+v", e)
 		}
 	}
 }
 
 func TestDNSExtendedErrors(t *testing.T) {
 	t.Parallel()
-	b := newWorld().open(t, options{mode: policy.Restricted})
+	b := newTestInternet().open(t, options{mode: policy.Restricted})
 	m := b.send(question(t, "evil.test.", dnsmessage.TypeA, true))
 	opt := m.Additionals[0].Body.(*dnsmessage.OPTResource)
 	if len(opt.Options) != 1 || opt.Options[0].Code != 15 || binary.BigEndian.Uint16(opt.Options[0].Data) != 18 || !strings.Contains(string(opt.Options[0].Data), "'evil.test' to network.allow") {
@@ -171,7 +171,7 @@ func TestDNSExtendedErrors(t *testing.T) {
 
 func TestDNSMalformed(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("example.com", site)
 	b := w.open(t, options{})
 	good := question(t, "example.com.", dnsmessage.TypeA, false)
@@ -196,15 +196,15 @@ func TestDNSMalformed(t *testing.T) {
 			t.Errorf("%s: %+v", what, m.Header)
 		}
 	}
-	// What is no query is not answered: the next one is.
+	// A message that is not a query has no response; the query after it has one.
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(within))
-	for _, junk := range [][]byte{{}, {1}, edit(2, 0x81), good} {
-		if _, err := c.Write(junk); err != nil {
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
+	for _, message := range [][]byte{{}, {1}, edit(2, 0x81), good} {
+		if _, err := c.Write(message); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,11 +216,11 @@ func TestDNSMalformed(t *testing.T) {
 
 func TestDNSOverTCP(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("example.com", site)
 	b := w.open(t, options{})
 	r := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return b.connect("8.8.8.8:53"), nil // any server is ours
+		return b.connect("8.8.8.8:53"), nil // any DNS server is the uplink
 	}}
 	addrs, err := r.LookupNetIP(context.Background(), "ip4", "example.com.")
 	if err != nil || addrs[0].String() != "198.18.0.1" {
@@ -231,7 +231,7 @@ func TestDNSOverTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readAll(t, c); got != "" {
-		t.Errorf("junk is answered %q", got)
+		t.Errorf("a malformed message is answered with %q", got)
 	}
 	if dials := w.dials(); len(dials) > 0 {
 		t.Errorf("dialed %v", dials)
@@ -240,7 +240,7 @@ func TestDNSOverTCP(t *testing.T) {
 
 func TestNamesRunOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	b := w.open(t, options{})
 	first := ""
 	seen := map[[4]byte]bool{}
@@ -261,7 +261,7 @@ func TestNamesRunOut(t *testing.T) {
 		}
 		a := m.Answers[0].Body.(*dnsmessage.AResource).A
 		if seen[a] {
-			t.Fatalf("%v stands for a second name", a)
+			t.Fatalf("%v represents a second name", a)
 		}
 		seen[a] = true
 		if i == 0 {
@@ -278,7 +278,7 @@ func TestNamesRunOut(t *testing.T) {
 
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()
-	b := newWorld().open(t, options{config: func(c *egress.Config) { c.Resolver = stuck{} }})
+	b := newTestInternet().open(t, options{config: func(c *egress.Config) { c.Resolver = stuck{} }})
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func (c *connection) connect(ctx context.Context, d policy.Destination) {
 		}
 		return
 	}
-	var r *route
+	var r *serverConn
 	var err error
 	if refused == nil {
 		r, err = u.dial(ctx, d)
@@ -137,7 +137,7 @@ func (c *connection) connect(ctx context.Context, d policy.Destination) {
 		c.finishLog(func(e *log.Entry) { e.Status, e.Error = http.StatusBadGateway, err.Error() })
 	default:
 		c.dest = d
-		c.logRoute(r)
+		c.logServerConn(r)
 		c.startDial(ctx, r)
 		if c.establish() != nil {
 			c.closeDial()

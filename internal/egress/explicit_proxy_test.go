@@ -19,7 +19,7 @@ import (
 
 func TestProxyConnect(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	cert, roots := issue(t, "shop.example")
 	w.secure(t, cert, site+":443")
 	w.web(t, "shop", site+":80")
@@ -149,13 +149,13 @@ func TestProxyConnect(t *testing.T) {
 
 func TestProxyRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "shop", site+":80")
 	w.name("shop.example", site)
 	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example"}})
 	tr := b.transport()
 	tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.stint.internal:8080"})
-	c := &http.Client{Transport: tr, Timeout: within}
+	c := &http.Client{Transport: tr, Timeout: waitLimit}
 	for target, want := range map[string]int{"http://shop.example/x": 200, "http://evil.test/": 403, "http://10.0.0.1/": 403, "http://198.19.1.1/": 403} {
 		r, err := c.Get(target)
 		if err != nil {

@@ -45,7 +45,7 @@ func (c *connection) proxyHandler() *proxy.Handler {
 }
 
 // dialForwarded connects to the host that a request names. The first request to
-// the connection's own destination uses the route that is dialed already.
+// the connection's own destination uses the connection that was dialed already.
 func (c *connection) dialForwarded(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 	if refused := c.dialRefused(); refused != nil {
 		return nil, "", *refused
@@ -59,7 +59,7 @@ func (c *connection) dialForwarded(ctx context.Context, host string, port uint16
 		requested, note = c.dest, " at "+c.dest.Host()
 	}
 	if requested == c.dest {
-		r, err := c.takeRoute(ctx)
+		r, err := c.takeServerConn(ctx)
 		if err != nil {
 			return nil, "", err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// plainHello is a small ClientHello, always the same.
+// plainHello returns a small ClientHello, the same for each call.
 func plainHello(name string) []byte {
 	ext := append([]byte{0, 0, 0, byte(len(name) + 5), 0, byte(len(name) + 3), 0, 0, byte(len(name))}, name...)
 	body := append([]byte{3, 3}, make([]byte, 32)...)
@@ -27,8 +27,8 @@ func TestPlainHello(t *testing.T) {
 	}
 }
 
-// FuzzClientHello holds the parser to: no panic, a canonical name or none, and
-// the same whether records come whole or in pieces.
+// FuzzClientHello checks that the parser does not panic, returns a canonical name
+// or none, and returns the same for records that arrive in pieces.
 func FuzzClientHello(f *testing.F) {
 	hello := plainHello("shop.example")
 	f.Add(hello, 5)
@@ -43,7 +43,7 @@ func FuzzClientHello(f *testing.F) {
 			}
 		}
 		if err != nil && hidden {
-			t.Error("what cannot be read hides something")
+			t.Error("a malformed ClientHello is reported as encrypted")
 		}
 		if cut < 0 || cut > len(b) {
 			return
@@ -51,17 +51,17 @@ func FuzzClientHello(f *testing.F) {
 		part, partHidden, partMore, partErr := egress.ServerName(b[:cut])
 		switch {
 		case partErr == nil && (part != name || partHidden != hidden || err != nil):
-			t.Errorf("%d bytes name %q, %d bytes %q, %v", cut, part, len(b), name, err)
+			t.Errorf("%d bytes contain the name %q, %d bytes %q, %v", cut, part, len(b), name, err)
 		case partErr != nil && !partMore && err == nil:
-			t.Errorf("%d bytes are broken, %d are not", cut, len(b))
+			t.Errorf("%d bytes are malformed, %d are not", cut, len(b))
 		case partMore && cut == len(b) && !more:
-			t.Error("the same bytes are read differently")
+			t.Error("the same bytes are parsed differently")
 		}
 	})
 }
 
-// FuzzOpening holds the sniffing to: a verdict once reached does not change
-// with more bytes.
+// FuzzOpening checks that more bytes do not change the protocol of an opening that
+// was classified.
 func FuzzOpening(f *testing.F) {
 	f.Add([]byte("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 5)
 	f.Add([]byte("AMQP\x00\x00\x09\x01"), 4)
@@ -78,11 +78,10 @@ func FuzzOpening(f *testing.F) {
 	})
 }
 
-// FuzzDNS holds the responder to: no panic, and an answer, where there is one,
-// that is well formed, belongs to the query and gives no other addresses than
-// stand for names.
+// FuzzDNS checks that the server does not panic, and that a response is well
+// formed, belongs to the query, and contains only addresses that represent names.
 func FuzzDNS(f *testing.F) {
-	w := newWorld()
+	w := newTestInternet()
 	w.name("example.com", site)
 	b := w.open(f, options{allow: []string{"host.stint.internal:1"}})
 	f.Add(question(f, "example.com.", dnsmessage.TypeA, true))
@@ -95,7 +94,7 @@ func FuzzDNS(f *testing.F) {
 		}
 		var m dnsmessage.Message
 		if err := m.Unpack(reply); err != nil {
-			t.Fatalf("%x is answered %x: %v", q, reply, err)
+			t.Fatalf("%x is answered with %x: %v", q, reply, err)
 		}
 		if !m.Response || m.ID != uint16(q[0])<<8|uint16(q[1]) {
 			t.Errorf("answer %+v", m.Header)

@@ -19,14 +19,14 @@ var (
 
 // startDial dials the destination in the background while the client's opening
 // is read, and reads the server's first bytes. The side that sends first
-// determines the protocol, so neither side waits for a time-out. r is the route
-// if it is known already.
-func (c *connection) startDial(ctx context.Context, r *route) {
+// determines the protocol, so neither side waits for a time-out. r is the
+// connection if it was dialed already.
+func (c *connection) startDial(ctx context.Context, r *serverConn) {
 	ctx, c.cancelDial = context.WithCancel(ctx)
-	c.dialed, c.route = make(chan struct{}), r
+	c.dialed, c.serverConn = make(chan struct{}), r
 	c.uplink.work.Go(func() {
-		if c.route == nil {
-			c.route, c.dialErr = c.uplink.dial(ctx, c.dest)
+		if c.serverConn == nil {
+			c.serverConn, c.dialErr = c.uplink.dial(ctx, c.dest)
 		}
 		first := c.readGreeting(ctx)
 		close(c.dialed)
@@ -49,7 +49,7 @@ func (c *connection) readGreeting(ctx context.Context) bool {
 	if c.dialErr != nil {
 		return true
 	}
-	server := c.route.conn
+	server := c.serverConn.conn
 	context.AfterFunc(ctx, func() { server.Close() })
 	c.mu.Lock()
 	c.server = server
@@ -125,21 +125,21 @@ func (c *connection) dialRefused() *policy.Refusal {
 }
 
 // waitDial waits for the dial and returns its result.
-func (c *connection) waitDial() (*route, error) {
+func (c *connection) waitDial() (*serverConn, error) {
 	<-c.dialed
 	if c.dialErr != nil {
 		return nil, c.dialErr
 	}
-	_ = c.route.conn.SetReadDeadline(time.Time{})
-	return c.route, nil
+	_ = c.serverConn.conn.SetReadDeadline(time.Time{})
+	return c.serverConn, nil
 }
 
-// takeRoute waits for the dial and returns its route to the first caller, and
+// takeServerConn waits for the dial and returns its connection to the first caller, and
 // nil to others.
-func (c *connection) takeRoute(ctx context.Context) (*route, error) {
+func (c *connection) takeServerConn(ctx context.Context) (*serverConn, error) {
 	c.mu.Lock()
-	taken := c.routeTaken
-	c.routeTaken = true
+	taken := c.serverTaken
+	c.serverTaken = true
 	c.mu.Unlock()
 	if taken {
 		return nil, nil
@@ -156,8 +156,8 @@ func (c *connection) takeRoute(ctx context.Context) (*route, error) {
 func (c *connection) closeDial() {
 	c.cancelDial()
 	<-c.dialed
-	if c.route != nil {
-		c.route.conn.Close()
+	if c.serverConn != nil {
+		c.serverConn.conn.Close()
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// interfaces are the worker's, which may change.
+// interfaces are the addresses of the worker, which a test can change.
 type interfaces struct {
 	mu    sync.Mutex
 	addrs []string
@@ -41,7 +41,7 @@ func (i *interfaces) read() (all []net.Addr, err error) {
 	return all, i.err
 }
 
-// What listens on the worker is not on the internet, whatever its address.
+// A server on the worker is not part of the internet, whatever its address.
 func TestWorkerAddresses(t *testing.T) {
 	t.Parallel()
 	const says = "worker's address"
@@ -70,9 +70,9 @@ func TestWorkerAddresses(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.target), func(t *testing.T) {
 			t.Parallel()
-			w, mine := newWorld(), &interfaces{addrs: []string{"127.0.0.1/8", site + "/24", "10.1.2.3/8", "2606:2800:220:1::1/64"}}
+			w, mine := newTestInternet(), &interfaces{addrs: []string{"127.0.0.1/8", site + "/24", "10.1.2.3/8", "2606:2800:220:1::1/64"}}
 			w.serve(t, echo, site+":7", "93.184.216.35:7", "[2606:2800:220:1::1]:7", "10.1.2.3:7", "10.1.2.4:7", "127.0.0.1:7")
-			open := func(off bool) *box {
+			open := func(off bool) *testSandbox {
 				return w.open(t, options{mode: c.mode, allow: strings.Fields(c.allow), config: func(c *egress.Config) { c.Addresses, c.DenyHost = mine.read, off }})
 			}
 			target := c.target
@@ -81,7 +81,7 @@ func TestWorkerAddresses(t *testing.T) {
 				target = rest
 				w.name(name, strings.TrimSuffix(rest, ":7"))
 			}
-			reach := func(b *box) string {
+			reach := func(b *testSandbox) string {
 				at := target
 				if named {
 					addr, err := b.lookup(name)
@@ -121,7 +121,7 @@ func TestWorkerAddresses(t *testing.T) {
 
 func TestWorkerAddressesChange(t *testing.T) {
 	t.Parallel()
-	w, mine, now := newWorld(), &interfaces{}, newClock()
+	w, mine, now := newTestInternet(), &interfaces{}, newClock()
 	w.web(t, "site", site+":80")
 	b := w.open(t, options{config: func(c *egress.Config) { c.Addresses, c.Now = mine.read, now.Now }})
 	get := func() (status int) {

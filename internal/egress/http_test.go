@@ -24,7 +24,7 @@ import (
 
 func TestHTTPRequestsAreLogged(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "shop", site+":80")
 	w.name("shop.example", site)
 	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example:80"}})
@@ -51,7 +51,7 @@ func TestHTTPRequestsAreLogged(t *testing.T) {
 
 func TestRefusedHTTPNamesMissingRule(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("shop.example", site)
 	w.web(t, "shop", site+":8080")
 	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example:80"}})
@@ -70,7 +70,7 @@ func TestRefusedHTTPNamesMissingRule(t *testing.T) {
 
 func TestUnreachableHTTPReturns502(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("gone.example", site)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestUnreachableHTTPReturns502(t *testing.T) {
 	})
 }
 
-// exchangeRaw writes to a connection and reads one answer after the other.
+// exchangeRaw writes to a connection and reads the responses.
 func exchangeRaw(t *testing.T, c net.Conn, requests ...string) (statuses []int) {
 	t.Helper()
 	in := bufio.NewReader(c)
@@ -118,7 +118,7 @@ func exchangeRaw(t *testing.T, c net.Conn, requests ...string) (statuses []int) 
 
 func TestPolicyAppliesToEachRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "shop", site+":80")
 	w.web(t, "evil", "198.41.0.4:80")
 	w.web(t, "metadata", "169.254.169.254:80")
@@ -164,7 +164,7 @@ func TestPolicyAppliesToEachRequest(t *testing.T) {
 
 func TestLenientOpenings(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, func(c net.Conn) {
 		if got, _ := io.ReadAll(c); len(got) > 0 {
 			t.Errorf("the server is sent %q", got)
@@ -193,7 +193,7 @@ func TestLenientOpenings(t *testing.T) {
 
 func TestRedirectsAreNewConnections(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "shop", site+":80")
 	w.web(t, "inner", "10.0.0.1:80", "169.254.169.254:80", "127.0.0.1:80")
 	w.name("shop.example", site)
@@ -222,7 +222,7 @@ func TestRedirectsAreNewConnections(t *testing.T) {
 
 func TestHostOfAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "at the address", site+":80", "10.0.0.1:80", "127.0.0.1:80")
 	w.web(t, "at the name", "198.41.0.4:80")
 	w.name("named.example", "198.41.0.4")
@@ -251,7 +251,7 @@ func TestHostOfAddresses(t *testing.T) {
 
 func TestInspectedHostsLogRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	cert, roots := issue(t, "api.example", "plain.example", "front.example")
 	seen := make(chan string, 1)
 	w.serve(t, func(c net.Conn) {
@@ -290,7 +290,7 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer stint-placeholder-1")
-		a, err := (&http.Client{Transport: tr, Timeout: within}).Do(r)
+		a, err := (&http.Client{Transport: tr, Timeout: waitLimit}).Do(r)
 		if err != nil {
 			return "", err
 		}
@@ -322,7 +322,7 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 
 func TestLongRequestIsLoggedAtStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	release := make(chan struct{})
 	defer close(release)
 	w.serve(t, func(c net.Conn) {

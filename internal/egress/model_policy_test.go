@@ -19,7 +19,7 @@ import (
 
 func TestModelInEveryMode(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	cert, roots := issue(t, "provider.test")
 	type asked struct{ Proto, Host, Path, Key, Auth, Cookie, Forwarded, Version, Body string }
 	seen := make(chan asked, 1)
@@ -33,7 +33,7 @@ func TestModelInEveryMode(t *testing.T) {
 	w.name("provider.test", site)
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
 		t.Run(string(mode), func(t *testing.T) {
-			c := newTally()
+			c := newUsageRecorder()
 			b := w.open(t, options{
 				mode: mode, config: func(c *egress.Config) { c.Roots = roots },
 				run: func(r *egress.RunConfig) { r.Model = c.model(stint.ProviderAnthropic, "https://provider.test") },
@@ -78,7 +78,7 @@ func TestModelInEveryMode(t *testing.T) {
 func TestModelAliasNeedsModel(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
-		b := newWorld().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // but no API
+		b := newTestInternet().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // but no API
 		for _, name := range []string{"model.stint.internal", "api.stint.internal"} {
 			if a, err := b.lookup(name); err == nil {
 				t.Errorf("%s in mode %s is %s", name, mode, a)
@@ -89,7 +89,7 @@ func TestModelAliasNeedsModel(t *testing.T) {
 
 func TestModelRefusesOtherPaths(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.name("provider.test", site)
 	t.Cleanup(func() { // behind all of them
 		if got := w.dials(); len(got) > 0 {
@@ -139,7 +139,7 @@ func TestModelRefusesOtherPaths(t *testing.T) {
 
 func TestModelAddressesFollowPolicy(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	for _, a := range []string{"10.0.0.5:80", "127.0.0.1:11434", site + ":80"} {
 		w.host(t, nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, reply) }, a)
 	}
@@ -177,7 +177,7 @@ func TestModelAddressesFollowPolicy(t *testing.T) {
 				allow = []string{c.allow}
 			}
 			for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
-				count := newTally()
+				count := newUsageRecorder()
 				b := w.open(t, options{mode: mode, allow: allow, run: func(r *egress.RunConfig) { r.Model = count.model(stint.ProviderAnthropic, c.base) }})
 				status, body, h := b.post(messages, "{}")
 				if status != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "127.0.0.1:1") && !strings.Contains(c.base, "127") {
@@ -197,7 +197,7 @@ func TestModelAddressesFollowPolicy(t *testing.T) {
 
 func TestModelAddressIsCheckedPerConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	answer := func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Connection", "close")
 		_, _ = io.WriteString(rw, reply)
@@ -222,14 +222,14 @@ func TestModelAddressIsCheckedPerConnection(t *testing.T) {
 
 func TestModelThroughExplicitProxy(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, reply) }, site+":80")
 	w.name("provider.test", site)
 	for _, mode := range []policy.Mode{policy.Public, policy.None} {
 		b, c := w.offering(t, options{mode: mode})
 		tr := b.transport()
 		tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.stint.internal:3128"})
-		client := &http.Client{Transport: tr, Timeout: within}
+		client := &http.Client{Transport: tr, Timeout: waitLimit}
 		res, err := client.Post(messages, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)

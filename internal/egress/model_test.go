@@ -21,7 +21,7 @@ import (
 
 func TestModelKeysAndPaths(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	type asked struct{ Path, Key, Auth, Beta string }
 	seen := make(chan asked, 1)
 	w.host(t, nil, func(_ http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TestModelKeysAndPaths(t *testing.T) {
 
 func TestModelStreams(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	goOn := make(chan struct{})
 	w.host(t, nil, func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
@@ -73,7 +73,7 @@ func TestModelStreams(t *testing.T) {
 	}, site+":80")
 	w.name("provider.test", site)
 	b, c := w.offering(t, options{})
-	res, err := (&http.Client{Transport: b.transport(), Timeout: within}).Post(messages, "application/json", strings.NewReader("{}"))
+	res, err := (&http.Client{Transport: b.transport(), Timeout: waitLimit}).Post(messages, "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 	for _, who := range []string{"client", "provider", "silence", "run"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newTestInternet()
 			gone := make(chan struct{})
 			w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
@@ -113,7 +113,7 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 					c.IdleTimeout = 50 * time.Millisecond
 				}
 			}})
-			res, err := (&http.Client{Transport: b.transport(), Timeout: within}).Post(messages, "application/json", strings.NewReader("{}"))
+			res, err := (&http.Client{Transport: b.transport(), Timeout: waitLimit}).Post(messages, "application/json", strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 
 func TestModelFailuresAreNotCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery {
 		case "redirect":
@@ -176,7 +176,7 @@ func TestModelFailuresAreNotCounted(t *testing.T) {
 
 func TestModelKeepsItsKey(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		got := r.Header.Get("X-Api-Key")
 		rw.Header().Set("X-Echo", "key "+got)
@@ -195,7 +195,7 @@ func TestModelKeepsItsKey(t *testing.T) {
 
 func TestModelKeyWithALineEnd(t *testing.T) {
 	t.Parallel()
-	b, c := newWorld().offering(t, options{run: func(r *egress.RunConfig) { r.Model.Key = key + "\n" }})
+	b, c := newTestInternet().offering(t, options{run: func(r *egress.RunConfig) { r.Model.Key = key + "\n" }})
 	if status, body, _ := b.post(messages, "{}"); status != 403 || !strings.Contains(body, "line end") || strings.Contains(body, key) {
 		t.Errorf("%d %s", status, body)
 	}
@@ -217,7 +217,7 @@ func TestModelCountsCompressedResponses(t *testing.T) {
 		"br":   {"whatever", stint.Tokens{InputTokens: 4, OutputTokens: 2, ModelCalls: 1}},
 		"GZIP": {"no gzip", stint.Tokens{InputTokens: 4, ModelCalls: 1}},
 	} {
-		w := newWorld()
+		w := newTestInternet()
 		w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 			if got := r.Header.Get("Accept-Encoding"); got != "identity" {
 				t.Errorf("asked for %s", got)
@@ -239,7 +239,7 @@ func TestModelCountsCompressedResponses(t *testing.T) {
 
 func TestModelAcceptsLargeRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprintf(rw, `{"usage":{"input_tokens":%d}}`, n)
@@ -278,7 +278,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestModelRefusesTooLargeRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, site+":80")
 	w.name("provider.test", site)
 	b, c := w.offering(t, options{})
@@ -296,14 +296,14 @@ func TestModelRefusesTooLargeRequests(t *testing.T) {
 
 func TestModelForwardsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(rw, reply)
 	}, site+":80")
 	w.name("provider.test", site)
 	b, c := w.offering(t, options{})
-	client := &http.Client{Transport: b.transport(), Timeout: within}
+	client := &http.Client{Transport: b.transport(), Timeout: waitLimit}
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
@@ -330,7 +330,7 @@ func TestModelForwardsAtOnce(t *testing.T) {
 
 func TestModelEndsWithTheRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	reached := make(chan struct{})
 	w.host(t, nil, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -341,7 +341,7 @@ func TestModelEndsWithTheRun(t *testing.T) {
 	b, c := w.offering(t, options{})
 	failed := make(chan error, 1)
 	go func() {
-		_, err := (&http.Client{Transport: b.transport(), Timeout: within}).Post(messages, "application/json", strings.NewReader("{}"))
+		_, err := (&http.Client{Transport: b.transport(), Timeout: waitLimit}).Post(messages, "application/json", strings.NewReader("{}"))
 		failed <- err
 	}()
 	<-reached

@@ -11,17 +11,17 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// openAI is a session whose model is of a dialect of OpenAI's, at provider.test.
-func (w *world) openAI(t testing.TB, kind string) (*box, *tally) {
+// openAI opens an uplink whose model has an OpenAI dialect, at provider.test.
+func (w *testInternet) openAI(t testing.TB, kind string) (*testSandbox, *usageRecorder) {
 	t.Helper()
-	c := newTally()
+	c := newUsageRecorder()
 	return w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) { r.Model = c.model(kind, "http://provider.test/v1") }}), c
 }
 
 // A stream without usage is counted by its length.
 func TestModelEstimatesMissingUsage(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		rw.Header().Set("Content-Type", "text/event-stream")
@@ -43,11 +43,11 @@ func TestModelEstimatesMissingUsage(t *testing.T) {
 // A response in the background is not counted, so requests for it are refused.
 func TestModelRefusesBackground(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
 		got, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // it was broken off
+			return // the request was interrupted
 		}
 		if strings.Contains(string(got), "true") {
 			t.Errorf("the provider was asked %s", got)

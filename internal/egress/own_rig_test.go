@@ -24,7 +24,7 @@ const (
 )
 
 // host starts an HTTP server at addresses, with TLS if a certificate is given.
-func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, addrs ...string) {
+func (w *testInternet) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, addrs ...string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	if cert != nil {
@@ -38,19 +38,19 @@ func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, ad
 	w.at(s.Listener.Addr().String(), addrs...)
 }
 
-// tally records the usage of a run's model.
-type tally struct {
+// usageRecorder records the usage of a run's model.
+type usageRecorder struct {
 	mu     sync.Mutex
-	models [][2]string // as answered and as asked
+	models [][2]string // in the response and in the request
 	total  stint.Tokens
 	heard  int
 	news   chan struct{}
 }
 
-func newTally() *tally { return &tally{news: make(chan struct{}, 1000)} }
+func newUsageRecorder() *usageRecorder { return &usageRecorder{news: make(chan struct{}, 1000)} }
 
 // model returns an endpoint that counts in c.
-func (c *tally) model(kind, base string) *egress.Model {
+func (c *usageRecorder) model(kind, base string) *egress.Model {
 	return &egress.Model{
 		Type: kind, BaseURL: base, Key: key,
 		Count: func(answered, asked string, t stint.Tokens) {
@@ -69,16 +69,16 @@ func (c *tally) model(kind, base string) *egress.Model {
 }
 
 // await waits until a call is counted.
-func (c *tally) await(t testing.TB) {
+func (c *usageRecorder) await(t testing.TB) {
 	t.Helper()
 	select {
 	case <-c.news:
-	case <-time.After(within):
+	case <-time.After(waitLimit):
 		t.Fatal("no call was counted")
 	}
 }
 
-func (c *tally) is(t testing.TB, want stint.Tokens) {
+func (c *usageRecorder) is(t testing.TB, want stint.Tokens) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +88,9 @@ func (c *tally) is(t testing.TB, want stint.Tokens) {
 }
 
 // offering opens an uplink whose model is Anthropic's at provider.test.
-func (w *world) offering(t testing.TB, o options) (*box, *tally) {
+func (w *testInternet) offering(t testing.TB, o options) (*testSandbox, *usageRecorder) {
 	t.Helper()
-	c := newTally()
+	c := newUsageRecorder()
 	before := o.run
 	o.run = func(r *egress.RunConfig) {
 		r.Model = c.model(stint.ProviderAnthropic, "http://provider.test")
@@ -102,7 +102,7 @@ func (w *world) offering(t testing.TB, o options) (*box, *tally) {
 }
 
 // post sends a request of a program in the sandbox.
-func (b *box) post(to, body string, headers ...string) (int, string, http.Header) {
+func (b *testSandbox) post(to, body string, headers ...string) (int, string, http.Header) {
 	b.t.Helper()
 	r, err := http.NewRequest(http.MethodPost, to, strings.NewReader(body))
 	if err != nil {
@@ -114,9 +114,9 @@ func (b *box) post(to, body string, headers ...string) (int, string, http.Header
 	return b.do(r)
 }
 
-func (b *box) do(r *http.Request) (int, string, http.Header) {
+func (b *testSandbox) do(r *http.Request) (int, string, http.Header) {
 	b.t.Helper()
-	c := &http.Client{Transport: b.transport(), Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: b.transport(), Timeout: waitLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := c.Do(r)
 	if err != nil {
 		b.t.Fatal(err)

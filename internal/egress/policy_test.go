@@ -47,7 +47,7 @@ func TestNamesByMode(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.name), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newTestInternet()
 			w.name("example.com", site)
 			w.name("www.example.com", site)
 			b := w.open(t, options{mode: c.mode, allow: strings.Fields(c.allow)})
@@ -71,7 +71,7 @@ func TestNamesByMode(t *testing.T) {
 	}
 }
 
-// special maps addresses that no name may resolve to, to the reason.
+// special maps addresses that a name must not resolve to, to the refusing rule.
 var special = map[string]string{
 	"10.0.0.1": "private address", "172.16.0.1": "private address", "172.31.255.255": "private address", "192.168.1.1": "private address",
 	"127.0.0.1": "loopback address", "127.255.255.254": "loopback address", "0.0.0.0": "unspecified address", "0.1.2.3": "unspecified address",
@@ -92,7 +92,7 @@ var special = map[string]string{
 
 func TestNamesWithSpecialAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	b := w.open(t, options{mode: policy.Restricted, allow: []string{"*.trap.example", "0.0.0.0/0", "::/0"}})
 	i := 0
 	for addr, rule := range special {
@@ -112,7 +112,7 @@ func TestNamesWithSpecialAddresses(t *testing.T) {
 
 func TestSpecialAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	b := w.open(t, options{mode: policy.Public, allow: []string{"0.0.0.0/0", "::/0"}})
 	for addr, rule := range special {
 		a := netip.MustParseAddr(addr)
@@ -136,7 +136,7 @@ func TestSpecialAddresses(t *testing.T) {
 
 func TestNumbersAreNotNames(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	b := w.open(t, options{})
 	for _, name := range []string{"2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "127.0.0.1", "8.8.8.8", "1.2.3.4.5"} {
 		if addr, err := b.query(name); err == nil {
@@ -180,7 +180,7 @@ func TestAllowedRanges(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.target), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newTestInternet()
 			w.serve(t, echo, site+":7", "10.1.2.3:7", "169.254.1.1:7", "169.254.169.254:7", "10.66.0.1:7", "9.9.9.9:7", "127.0.0.1:7", "[fd00::1]:7")
 			b := w.open(t, options{mode: c.mode, allow: strings.Fields(c.allow), config: func(c *egress.Config) {
 				c.Deny = []netip.Prefix{netip.MustParsePrefix("10.66.0.0/16"), netip.MustParsePrefix("::ffff:9.9.9.9/128")}
@@ -225,7 +225,7 @@ func TestAllowedRanges(t *testing.T) {
 
 func TestWorkerLoopback(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.web(t, "worker", "127.0.0.1:8080", "127.0.0.1:9090")
 	b := w.open(t, options{allow: []string{"host.stint.internal:8080"}})
 	if status, body, err := b.get("http://host.stint.internal:8080/"); err != nil || status != 200 || body != "worker for host.stint.internal:8080" {
@@ -250,7 +250,7 @@ func TestWorkerLoopback(t *testing.T) {
 
 func TestChangingAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":7", "10.0.0.1:7")
 	w.name("rebind.example", site, "10.0.0.1")
 	now := newClock()
@@ -275,7 +275,7 @@ func TestChangingAnswers(t *testing.T) {
 
 func TestOnlyCheckedAddressesAreDialed(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	w.serve(t, echo, site+":7")
 	w.name("mixed.example", "10.0.0.1 2606:2800:220:1::1 127.0.0.1 198.41.0.4 "+site+" 169.254.169.254")
 	b := w.open(t, options{})

@@ -26,24 +26,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const within = time.Minute // for what happens at once
+const waitLimit = time.Minute // for events that are expected at once
 
-// world is a fake internet with names, and servers at addresses.
-type world struct {
+// testInternet is a fake internet with names, and servers at addresses.
+type testInternet struct {
 	mu      sync.Mutex
-	names   map[string][][]string // answers one after the other, the last for ever
+	names   map[string][][]string // responses to consecutive lookups; the last one is repeated
 	servers map[string]string     // address:port to where it listens
 	dialed  []string
 	asked   []string
 }
 
-func newWorld() *world {
-	return &world{names: map[string][][]string{}, servers: map[string]string{}}
+func newTestInternet() *testInternet {
+	return &testInternet{names: map[string][][]string{}, servers: map[string]string{}}
 }
 
-// name sets the answers of a name: addresses separated by spaces, "-" for none,
+// name sets the responses for a name: addresses separated by spaces, "-" for none,
 // "!" for a failing lookup.
-func (w *world) name(name string, answers ...string) {
+func (w *testInternet) name(name string, answers ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range answers {
@@ -51,7 +51,7 @@ func (w *world) name(name string, answers ...string) {
 	}
 }
 
-func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (w *testInternet) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, host)
@@ -72,7 +72,7 @@ func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return addrs, nil
 }
 
-func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (w *testInternet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	w.mu.Lock()
 	w.dialed = append(w.dialed, addr)
 	to, ok := w.servers[addr]
@@ -83,20 +83,20 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return (&net.Dialer{}).DialContext(ctx, network, to)
 }
 
-func (w *world) dials() []string {
+func (w *testInternet) dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.dialed)
 }
 
-func (w *world) lookups() []string {
+func (w *testInternet) lookups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked)
 }
 
 // serve starts a server at addresses, which handles and closes each connection.
-func (w *world) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
+func (w *testInternet) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +119,7 @@ func (w *world) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
 	w.at(l.Addr().String(), addrs...)
 }
 
-func (w *world) at(listening string, addrs ...string) {
+func (w *testInternet) at(listening string, addrs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range addrs {
@@ -129,7 +129,7 @@ func (w *world) at(listening string, addrs ...string) {
 
 // web starts an HTTP server at addresses that responds with its name and the Host
 // header.
-func (w *world) web(t testing.TB, name string, addrs ...string) {
+func (w *testInternet) web(t testing.TB, name string, addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,8 +175,8 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// box is a sandbox with its uplink.
-type box struct {
+// testSandbox is a sandbox with its uplink.
+type testSandbox struct {
 	t      testing.TB
 	uplink *egress.Uplink
 	tcp    *listener
@@ -196,7 +196,7 @@ type options struct {
 	blocked chan struct{} // Record waits for it
 }
 
-func (w *world) open(t testing.TB, o options) *box {
+func (w *testInternet) open(t testing.TB, o options) *testSandbox {
 	t.Helper()
 	c := egress.Config{Resolver: w, Dialer: w.dial, Addresses: func() ([]net.Addr, error) { return nil, nil }}
 	if o.config != nil {
@@ -206,7 +206,7 @@ func (w *world) open(t testing.TB, o options) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{t: t, news: make(chan struct{}, 1)}
+	b := &testSandbox{t: t, news: make(chan struct{}, 1)}
 	r := egress.RunConfig{Mode: o.mode, Allow: rules(t, o.allow...), Record: func(e log.Entry) {
 		if o.blocked != nil {
 			<-o.blocked
@@ -251,18 +251,18 @@ func rules(t testing.TB, entries ...string) (all []policy.Rule) {
 }
 
 // connect returns a program's connection to an address.
-func (b *box) connect(target string) net.Conn {
+func (b *testSandbox) connect(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.pair, target)
 }
 
 // speak is like connect, for a program that sends bytes at once.
-func (b *box) speak(target string) net.Conn {
+func (b *testSandbox) speak(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.prompt, target)
 }
 
-func (b *box) connectBy(way func(netip.AddrPort) (net.Conn, error), target string) net.Conn {
+func (b *testSandbox) connectBy(way func(netip.AddrPort) (net.Conn, error), target string) net.Conn {
 	b.t.Helper()
 	to, err := netip.ParseAddrPort(target)
 	if err != nil {
@@ -273,11 +273,11 @@ func (b *box) connectBy(way func(netip.AddrPort) (net.Conn, error), target strin
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(within))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	return c
 }
 
-func (b *box) pair(to netip.AddrPort) (net.Conn, error) {
+func (b *testSandbox) pair(to netip.AddrPort) (net.Conn, error) {
 	c, far, err := b.ends()
 	if err != nil {
 		return nil, err
@@ -289,8 +289,8 @@ func (b *box) pair(to netip.AddrPort) (net.Conn, error) {
 	return c, nil
 }
 
-// ends returns both ends of a new connection: the program's and the uplink's.
-func (b *box) ends() (near, far net.Conn, err error) {
+// ends returns the two ends of a new connection: the program's and the uplink's.
+func (b *testSandbox) ends() (near, far net.Conn, err error) {
 	b.pairing.Lock()
 	defer b.pairing.Unlock()
 	if near, err = net.Dial("tcp", b.tcp.raw.Addr().String()); err != nil {
@@ -335,7 +335,7 @@ func (p *prompt) Close() error {
 	return p.TCPConn.Close()
 }
 
-func (b *box) prompt(to netip.AddrPort) (net.Conn, error) {
+func (b *testSandbox) prompt(to netip.AddrPort) (net.Conn, error) {
 	c, far, err := b.ends()
 	if err != nil {
 		return nil, err
@@ -344,15 +344,15 @@ func (b *box) prompt(to netip.AddrPort) (net.Conn, error) {
 }
 
 // resolver returns a program's resolver in the sandbox.
-func (b *box) resolver() *net.Resolver {
+func (b *testSandbox) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", b.dns.LocalAddr().String())
 	}}
 }
 
 // lookup returns the address of a name in the sandbox.
-func (b *box) lookup(name string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+func (b *testSandbox) lookup(name string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	addrs, err := b.resolver().LookupNetIP(ctx, "ip4", name+".")
 	if err != nil {
@@ -362,7 +362,7 @@ func (b *box) lookup(name string) (string, error) {
 }
 
 // dial looks a name up and connects.
-func (b *box) dial(name string, port int) net.Conn {
+func (b *testSandbox) dial(name string, port int) net.Conn {
 	b.t.Helper()
 	a, err := b.lookup(name)
 	if err != nil {
@@ -372,7 +372,7 @@ func (b *box) dial(name string, port int) net.Conn {
 }
 
 // transport returns a program's HTTP transport in the sandbox.
-func (b *box) transport() *http.Transport {
+func (b *testSandbox) transport() *http.Transport {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil {
@@ -394,8 +394,8 @@ func (b *box) transport() *http.Transport {
 }
 
 // get fetches a URL as a program in the sandbox.
-func (b *box) get(url string) (int, string, error) {
-	c := &http.Client{Transport: b.transport(), Timeout: within}
+func (b *testSandbox) get(url string) (int, string, error) {
+	c := &http.Client{Transport: b.transport(), Timeout: waitLimit}
 	r, err := c.Get(url)
 	if err != nil {
 		return 0, "", err
@@ -406,9 +406,9 @@ func (b *box) get(url string) (int, string, error) {
 }
 
 // await waits for a matching entry.
-func (b *box) await(what string, fits func(log.Entry) bool) log.Entry {
+func (b *testSandbox) await(what string, fits func(log.Entry) bool) log.Entry {
 	b.t.Helper()
-	limit := time.After(within)
+	limit := time.After(waitLimit)
 	for {
 		b.mu.Lock()
 		i := slices.IndexFunc(b.entries, fits)
@@ -422,18 +422,18 @@ func (b *box) await(what string, fits func(log.Entry) bool) log.Entry {
 		select {
 		case <-b.news:
 		case <-limit:
-			b.t.Fatalf("no entry %s among %s", what, all)
+			b.t.Fatalf("no entry %s in %s", what, all)
 		}
 	}
 }
 
 // denied waits for a refusal by a rule.
-func (b *box) denied(rule string) log.Entry {
+func (b *testSandbox) denied(rule string) log.Entry {
 	b.t.Helper()
 	return b.await("that "+rule+" denies", func(e log.Entry) bool { return e.Action == log.Deny && e.Rule == rule })
 }
 
-func (b *box) all() []log.Entry {
+func (b *testSandbox) all() []log.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.entries)
@@ -444,10 +444,10 @@ func isReset(t testing.TB, c net.Conn) {
 	t.Helper()
 	got, err := io.ReadAll(c)
 	if len(got) > 0 {
-		t.Errorf("refused connection gives %q", got)
+		t.Errorf("a refused connection returns %q", got)
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("refused connection ends with %v, want a reset", err)
+		t.Errorf("a refused connection ends with %v, want a reset", err)
 	}
 }
 

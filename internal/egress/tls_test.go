@@ -23,6 +23,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
+// issue returns a certificate for names, and roots that trust it.
 func issue(t testing.TB, names ...string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,7 +48,9 @@ func issue(t testing.TB, names ...string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-func (w *world) secure(t testing.TB, cert tls.Certificate, addrs ...string) {
+// secure starts a TLS server at addresses that responds with the server name of the
+// client.
+func (w *testInternet) secure(t testing.TB, cert tls.Certificate, addrs ...string) {
 	t.Helper()
 	w.serve(t, func(c net.Conn) {
 		s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
@@ -61,7 +64,7 @@ func (w *world) secure(t testing.TB, cert tls.Certificate, addrs ...string) {
 
 func TestTLSByServerName(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	cert, roots := issue(t, "shop.example", "other.example", "evil.test")
 	w.secure(t, cert, site+":443", "10.0.0.1:443")
 	w.name("shop.example", site)
@@ -118,6 +121,7 @@ func TestTLSByServerName(t *testing.T) {
 	}
 }
 
+// clientHello returns the first bytes of a TLS client.
 func clientHello(t testing.TB, c *tls.Config) []byte {
 	t.Helper()
 	near, far := net.Pipe()
@@ -134,6 +138,7 @@ func clientHello(t testing.TB, c *tls.Config) []byte {
 	return buf[:n]
 }
 
+// split divides the payload of a record into records of n bytes.
 func split(record []byte, n int) (out []byte) {
 	for part := range slices.Chunk(record[5:], n) {
 		out = append(out, record[0], record[1], record[2], byte(len(part)>>8), byte(len(part)))
@@ -164,7 +169,7 @@ func TestRestrictedOpenings(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newTestInternet()
 			got := make(chan []byte, 1)
 			w.serve(t, func(c net.Conn) {
 				b, _ := io.ReadAll(c)
@@ -183,6 +188,7 @@ func TestRestrictedOpenings(t *testing.T) {
 	}
 }
 
+// withExtension adds an extension, with one host name, to a ClientHello.
 func withExtension(record []byte, kind uint16) []byte {
 	r := bytes.Clone(record)
 	data := []byte{0, 8, 0, 0, 5, 'a', '.', 'c', 'o', 'm'}
@@ -203,7 +209,7 @@ func withExtension(record []byte, kind uint16) []byte {
 
 func TestSplitClientHelloPasses(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newTestInternet()
 	hello := split(clientHello(t, &tls.Config{ServerName: "shop.example"}), 11)
 	w.serve(t, echo, site+":443")
 	w.name("shop.example", site)

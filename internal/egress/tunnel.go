@@ -40,8 +40,8 @@ type direction struct {
 
 // tunnel copies bytes in both directions until both sides have closed theirs,
 // one fails, or the idle time-out passes.
-func (c *connection) tunnel(r *route) {
-	c.logRoute(r)
+func (c *connection) tunnel(r *serverConn) {
+	c.logServerConn(r)
 	u := c.uplink
 	t := &tunnel{uplink: u, client: c.Conn, server: r.conn}
 	t.lastByte.Store(time.Now().UnixNano())

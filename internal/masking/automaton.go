@@ -74,13 +74,13 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// group is a state under construction: patterns[lo:hi] are those that begin with
+// prefixGroup is a state under construction: patterns[lo:hi] are those that begin with
 // its prefix.
-type group struct{ lo, hi int32 }
+type prefixGroup struct{ lo, hi int32 }
 
 // number assigns the states and their children, in the order of their length.
 func (a *automaton) number(patterns []string) {
-	level, longer := []group{{hi: int32(len(patterns))}}, []group(nil)
+	level, longer := []prefixGroup{{hi: int32(len(patterns))}}, []prefixGroup(nil)
 	for depth := int32(0); len(level) > 0; depth++ {
 		for _, g := range level {
 			state := len(a.first)
@@ -98,7 +98,7 @@ func (a *automaton) number(patterns []string) {
 					end++
 				}
 				a.label = append(a.label, c)
-				longer = append(longer, group{g.lo, end})
+				longer = append(longer, prefixGroup{g.lo, end})
 				g.lo = end
 			}
 		}

@@ -99,7 +99,7 @@ func (m *Masker) MaskError(err error) error {
 // w, except for an end that may be the beginning of a secret. Close passes on
 // the rest; it does not close w.
 func (m *Masker) Writer(w io.Writer) io.WriteCloser {
-	return &writer{stream: m.Stream(), w: w}
+	return &streamWriter{stream: m.Stream(), w: w}
 }
 
 func find[T string | []byte](m *Masker, text T) []span {

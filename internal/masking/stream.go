@@ -96,22 +96,22 @@ func (s *Stream) plain(text []byte) {
 	}
 }
 
-// writer passes the output of a stream on.
-type writer struct {
+// streamWriter passes the output of a stream on.
+type streamWriter struct {
 	stream *Stream
 	w      io.Writer
 }
 
-func (w *writer) Write(p []byte) (int, error) {
+func (w *streamWriter) Write(p []byte) (int, error) {
 	if err := w.pass(w.stream.Write(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func (w *writer) Close() error { return w.pass(w.stream.Flush()) }
+func (w *streamWriter) Close() error { return w.pass(w.stream.Flush()) }
 
-func (w *writer) pass(p []byte) error {
+func (w *streamWriter) pass(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}

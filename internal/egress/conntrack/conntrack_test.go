@@ -42,10 +42,10 @@ func TestCloseClosesConnections(t *testing.T) {
 	}
 	s.Close()
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the far end of an open one: %v", err)
+		t.Errorf("the far end of an open connection: %v", err)
 	}
 	if _, err := s.Dial(t.Context(), "example.com:80", piped(&first)); !errors.Is(err, conntrack.ErrClosed) {
-		t.Errorf("a dial after the end: %v", err)
+		t.Errorf("a dial after Close: %v", err)
 	}
 	s.Close()
 }
@@ -59,7 +59,7 @@ func TestCloseWaitsForDials(t *testing.T) {
 	go func() {
 		_, err := s.Dial(context.Background(), "example.com:80", func(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 			close(begun)
-			<-ctx.Done() // and yet it comes about
+			<-ctx.Done() // the dial succeeds nevertheless
 			return piped(&far)(ctx, host, port)
 		})
 		result <- err
@@ -67,7 +67,7 @@ func TestCloseWaitsForDials(t *testing.T) {
 	<-begun
 	s.Close()
 	if err := <-result; !errors.Is(err, conntrack.ErrClosed) {
-		t.Errorf("a dial that the end found open: %v", err)
+		t.Errorf("a dial that was in progress: %v", err)
 	}
 	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("its connection: %v", err)

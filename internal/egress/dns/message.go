@@ -46,7 +46,7 @@ func Fail(err error) Reply {
 	return Reply{Code: dnsmessage.RCodeServerFailure, Error: networkError, Reason: "The lookup failed."}
 }
 
-type query struct {
+type dnsQuery struct {
 	header   dnsmessage.Header
 	question dnsmessage.Question
 	edns     bool
@@ -54,7 +54,7 @@ type query struct {
 
 // parseQuery parses a message. ok is false if it cannot be answered; code is
 // the error to answer with, if any.
-func parseQuery(message []byte) (q query, code dnsmessage.RCode, ok bool) {
+func parseQuery(message []byte) (q dnsQuery, code dnsmessage.RCode, ok bool) {
 	var p dnsmessage.Parser
 	var err error
 	if q.header, err = p.Start(message); err != nil || q.header.Response {
@@ -76,7 +76,7 @@ func parseQuery(message []byte) (q query, code dnsmessage.RCode, ok bool) {
 }
 
 // encode returns the response to q, or nil if it cannot be encoded.
-func (q query) encode(r Reply) []byte {
+func (q dnsQuery) encode(r Reply) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode,
 		RecursionDesired: q.header.RecursionDesired, RecursionAvailable: true, RCode: r.Code,

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// call is a request that is forwarded to the provider.
-type call struct {
+// modelCall is a request that is forwarded to the provider.
+type modelCall struct {
 	p               *Proxy
 	x               *proxy.Exchange
 	url             *url.URL
@@ -25,7 +25,7 @@ type call struct {
 }
 
 // handle forwards the request and its response.
-func (c *call) handle(w http.ResponseWriter, r *http.Request) (complete bool) {
+func (c *modelCall) handle(w http.ResponseWriter, r *http.Request) (complete bool) {
 	c.hear()
 	var release func()
 	var err error
@@ -51,20 +51,20 @@ func (c *call) handle(w http.ResponseWriter, r *http.Request) (complete bool) {
 	defer res.Body.Close()
 	watch.reset()
 	if res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified || res.StatusCode < 200 {
-		return c.refuse(w, &fault{status: http.StatusBadGateway, kind: "api_error", message: "The model's provider sent a redirect. Redirects are not followed, because the key is for this host only. Correct provider.baseUrl."})
+		return c.refuse(w, &errorResponse{status: http.StatusBadGateway, kind: "api_error", message: "The model's provider sent a redirect. Redirects are not followed, because the key is for this host only. Correct provider.baseUrl."})
 	}
 	return c.respond(ctx, w, r, res, watch)
 }
 
 // hear reports activity, at most once a second.
-func (c *call) hear() {
+func (c *modelCall) hear() {
 	if now := c.p.c.Now(); c.heard.IsZero() || now.Sub(c.heard) >= hearEvery {
 		c.heard = now
 		c.p.c.Heard()
 	}
 }
 
-func (c *call) outgoing(ctx context.Context, r *http.Request) *http.Request {
+func (c *modelCall) outgoing(ctx context.Context, r *http.Request) *http.Request {
 	out := &http.Request{
 		Method: r.Method, URL: c.url, Host: c.url.Host, Header: c.p.outgoingHeaders(r.Header), Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -78,7 +78,7 @@ func (c *call) outgoing(ctx context.Context, r *http.Request) *http.Request {
 }
 
 // respond forwards the provider's response and counts its tokens.
-func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, res *http.Response, watch *idleWatch) (complete bool) {
+func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, res *http.Response, watch *idleWatch) (complete bool) {
 	encoding := res.Header.Get("Content-Encoding")
 	plain := encoding == "" || strings.EqualFold(encoding, "identity")
 	to := io.Writer(w)
@@ -99,7 +99,7 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		h.Set(shouldRetry, "false") // another attempt has the same key
 	}
 	if counted {
-		m := newMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
+		m := newUsageMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
 		tap, closeTap := m.tap(encoding, plain)
 		defer func() { closeTap(); c.count(m, !complete) }()
 		to = &tee{tap, to}
@@ -126,7 +126,7 @@ func (t *tee) Write(p []byte) (int, error) {
 
 // tap returns a writer for the response that decodes it for m, and a function
 // that closes the writer.
-func (m *meter) tap(encoding string, plain bool) (io.Writer, func()) {
+func (m *usageMeter) tap(encoding string, plain bool) (io.Writer, func()) {
 	if plain {
 		return m, func() {}
 	}
@@ -138,13 +138,13 @@ func (m *meter) tap(encoding string, plain bool) (io.Writer, func()) {
 	return g, g.finish
 }
 
-func (c *call) count(m *meter, interrupted bool) {
+func (c *modelCall) count(m *usageMeter, interrupted bool) {
 	t := m.usage(c.p.anthropic, int64(len(c.body.data)), interrupted)
 	c.p.c.Count(m.model, c.body.model, t)
 }
 
 // copyHeader adds the headers for the client, without the key.
-func (c *call) copyHeader(to, from http.Header, dropLength bool) {
+func (c *modelCall) copyHeader(to, from http.Header, dropLength bool) {
 	for name, values := range from {
 		if proxy.IsHopByHop(name, from["Connection"]) || name == "Set-Cookie" || dropLength && name == "Content-Length" {
 			continue
@@ -164,7 +164,7 @@ func (c *call) copyHeader(to, from http.Header, dropLength bool) {
 }
 
 // copyError returns why a response was interrupted.
-func (c *call) copyError(ctx context.Context, err error) error {
+func (c *modelCall) copyError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

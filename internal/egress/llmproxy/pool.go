@@ -20,14 +20,14 @@ const (
 	maxHead       = 1 << 20
 )
 
-// pool holds the connections to the provider.
-type pool struct {
+// providerPool holds the connections to the provider.
+type providerPool struct {
 	conns     *conntrack.Set
 	transport *http.Transport
 }
 
-func newPool(dial conntrack.DialFunc, roots *x509.CertPool) *pool {
-	p := &pool{conns: conntrack.New(context.Background())}
+func newProviderPool(dial conntrack.DialFunc, roots *x509.CertPool) *providerPool {
+	p := &providerPool{conns: conntrack.New(context.Background())}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -48,7 +48,7 @@ func newPool(dial conntrack.DialFunc, roots *x509.CertPool) *pool {
 	return p
 }
 
-func (p *pool) close() {
+func (p *providerPool) close() {
 	p.transport.CloseIdleConnections()
 	p.conns.Close()
 }

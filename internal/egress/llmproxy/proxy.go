@@ -52,7 +52,7 @@ type Proxy struct {
 	port      uint16
 	anthropic bool
 	redactor  *masking.Masker // nil without a key
-	pool      *pool
+	pool      *providerPool
 	buffered  atomic.Int64 // bytes of requests in memory
 }
 
@@ -78,7 +78,7 @@ func New(c Config) (*Proxy, error) {
 	if c.Key != "" {
 		m.redactor = masking.NewRedactor([]masking.Secret{{Value: c.Key, Replacement: keyName}})
 	}
-	m.pool = newPool(c.Dial, c.Roots)
+	m.pool = newProviderPool(c.Dial, c.Roots)
 	return m, nil
 }
 
@@ -105,7 +105,7 @@ func portOf(u *url.URL) (uint16, error) {
 // Handler returns the handler of a request to the model. The handler completes x.
 func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleProvider
-	c := &call{p: p, x: x}
+	c := &modelCall{p: p, x: x}
 	way, f := p.route(r)
 	switch {
 	case f != nil:

@@ -28,26 +28,26 @@ var calls = map[bool]map[string]route{
 	},
 }
 
-// route returns how a request is handled, or a fault.
-func (p *Proxy) route(r *http.Request) (route, *fault) {
+// route returns how a request is handled, or an error response.
+func (p *Proxy) route(r *http.Request) (route, *errorResponse) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	at := r.URL.EscapedPath()
 	way, isCall := calls[p.anthropic][at]
 	switch {
 	case httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") && (isCall || strings.HasPrefix(at, "/v1/realtime")):
-		return routeNone, &fault{status: http.StatusUpgradeRequired, kind: "invalid_request_error", message: "WebSockets to the model are not supported. Send plain requests."}
+		return routeNone, &errorResponse{status: http.StatusUpgradeRequired, kind: "invalid_request_error", message: "WebSockets to the model are not supported. Send plain requests."}
 	case p.anthropic && (at == "/api/hello" || at == "/" && reads):
 		return routeLocal, nil
 	case isCall && r.Method != http.MethodPost:
-		return routeNone, &fault{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " supports POST only."}
+		return routeNone, &errorResponse{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " supports POST only."}
 	case isCall && mayBackground(r) && !isUncompressed(r):
-		return routeNone, &fault{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Compressed requests to the model are not supported. Send them without compression."}
+		return routeNone, &errorResponse{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Compressed requests to the model are not supported. Send them without compression."}
 	case isCall:
 		return way, p.checkRequest(r)
 	case (at == "/v1/models" || strings.HasPrefix(at, "/v1/models/")) && reads && path.Clean(r.URL.Path) == r.URL.Path:
 		return routeForward, p.checkRequest(r)
 	}
-	return routeNone, &fault{status: http.StatusNotFound, kind: "not_found_error", message: "Only the calls and the model lists of the provider can be reached."}
+	return routeNone, &errorResponse{status: http.StatusNotFound, kind: "not_found_error", message: "Only the calls and the model lists of the provider can be reached."}
 }
 
 // mayBackground reports whether a request can ask for a response in the
@@ -63,13 +63,13 @@ func isUncompressed(r *http.Request) bool {
 	return true
 }
 
-// checkRequest returns a fault if a request cannot be sent.
-func (p *Proxy) checkRequest(r *http.Request) *fault {
+// checkRequest returns an error response if a request cannot be sent.
+func (p *Proxy) checkRequest(r *http.Request) *errorResponse {
 	switch {
 	case r.ContentLength > maxBody:
 		return tooLarge()
 	case !httpguts.ValidHeaderFieldValue(p.c.Key):
-		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: "secret value", message: "The provider's key cannot be sent: its value contains a line end or another character that is invalid in headers. Store it again without."}
+		return &errorResponse{status: http.StatusForbidden, kind: "permission_error", rule: "secret value", message: "The provider's key cannot be sent: its value contains a line end or another character that is invalid in headers. Store it again without."}
 	}
 	return nil
 }

@@ -18,10 +18,10 @@ const (
 	bytesPerToken = 4        // for estimates
 )
 
-// meter reads a response for its model and token usage: a JSON text, or
+// usageMeter reads a response for its model and token usage: a JSON text, or
 // server-sent events with one JSON text per data line. It is used by one
 // goroutine.
-type meter struct {
+type usageMeter struct {
 	events   bool
 	limit    int
 	buf      []byte // the current line, or the response
@@ -32,8 +32,8 @@ type meter struct {
 	text     int64        // bytes of the text that the model generated
 }
 
-func newMeter(events bool) *meter {
-	m := &meter{events: events, limit: maxResponse}
+func newUsageMeter(events bool) *usageMeter {
+	m := &usageMeter{events: events, limit: maxResponse}
 	if events {
 		m.limit = maxLine
 	}
@@ -41,7 +41,7 @@ func newMeter(events bool) *meter {
 }
 
 // Write never fails.
-func (m *meter) Write(p []byte) (int, error) {
+func (m *usageMeter) Write(p []byte) (int, error) {
 	m.bytes += int64(len(p))
 	if !m.events {
 		m.buffer(p)
@@ -58,14 +58,14 @@ func (m *meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (m *meter) buffer(p []byte) {
+func (m *usageMeter) buffer(p []byte) {
 	if m.overflow = m.overflow || len(m.buf)+len(p) > m.limit; !m.overflow {
 		m.buf = append(m.buf, p...)
 	}
 }
 
 // parse reads the buffered line or response and empties the buffer.
-func (m *meter) parse() {
+func (m *usageMeter) parse() {
 	data, isData := m.buf, true
 	if m.events {
 		data, isData = bytes.CutPrefix(m.buf, []byte("data:"))
@@ -83,13 +83,13 @@ func (m *meter) parse() {
 }
 
 // isRelevant reports whether data can contain usage, a model, or text.
-func (m *meter) isRelevant(data []byte) bool {
+func (m *usageMeter) isRelevant(data []byte) bool {
 	return !m.events || bytes.Contains(data, []byte(`"usage"`)) || bytes.Contains(data, []byte(`"model"`)) || bytes.Contains(data, []byte(`"delta"`))
 }
 
 // add records model and usage of a response or an event, which may contain the
 // response as message (Anthropic) or response (OpenAI).
-func (m *meter) add(v map[string]any) {
+func (m *usageMeter) add(v map[string]any) {
 	if name, ok := v["model"].(string); ok && name != "" && len(name) <= maxModel {
 		m.model = name
 	}
@@ -173,7 +173,7 @@ func textLength(v any, name string, inText bool) (n int64) {
 // contains no usage, they are estimated from the bytes of the request and of the
 // generated text. For an interrupted response, the estimate is the minimum of the
 // output tokens.
-func (m *meter) usage(anthropic bool, requestBytes int64, interrupted bool) stint.Tokens {
+func (m *usageMeter) usage(anthropic bool, requestBytes int64, interrupted bool) stint.Tokens {
 	t := m.reported(anthropic)
 	unknown := t.Total() == 0
 	if unknown {
@@ -191,7 +191,7 @@ func (m *meter) usage(anthropic bool, requestBytes int64, interrupted bool) stin
 
 // reported returns the usage in the response. Anthropic's input tokens do not
 // include those of the cache.
-func (m *meter) reported(anthropic bool) stint.Tokens {
+func (m *usageMeter) reported(anthropic bool) stint.Tokens {
 	m.parse()
 	t := m.tokens
 	t.ModelCalls = 1
@@ -203,7 +203,7 @@ func (m *meter) reported(anthropic bool) stint.Tokens {
 
 // gunzip buffers a compressed response for a meter.
 type gunzip struct {
-	meter      *meter
+	meter      *usageMeter
 	compressed bytes.Buffer
 }
 

@@ -163,7 +163,7 @@ func BenchmarkMeter(b *testing.B) {
 	} {
 		for _, size := range []int{200, 32 << 10} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, size), func(b *testing.B) {
-				m, answer := llmproxy.NewMeter(true), []byte(c.answer)
+				m, answer := llmproxy.NewUsageMeter(true), []byte(c.answer)
 				b.SetBytes(int64(len(answer)))
 				b.ReportAllocs()
 				for b.Loop() {

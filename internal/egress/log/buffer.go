@@ -28,8 +28,8 @@ type Buffer struct {
 
 	mu     sync.Mutex // guards all below, and sending to queue against closing it
 	closed bool
-	denied quota
-	other  quota
+	denied entryLimit
+	other  entryLimit
 }
 
 // NewBuffer returns a buffer that accepts limit entries, a quarter of them
@@ -39,7 +39,7 @@ func NewBuffer(now func() time.Time, limit int, deliver func(Entry)) *Buffer {
 	b := &Buffer{
 		now: now, deliver: deliver,
 		queue: make(chan Entry, entryQueue), wake: make(chan struct{}, 1), done: make(chan struct{}),
-		denied: quota{action: Deny, limit: denied}, other: quota{action: Allow, limit: limit - denied},
+		denied: entryLimit{action: Deny, limit: denied}, other: entryLimit{action: Allow, limit: limit - denied},
 	}
 	go b.run()
 	return b
@@ -110,7 +110,7 @@ func (b *Buffer) run() {
 func (b *Buffer) reportSuppressed(end bool) {
 	b.mu.Lock()
 	var reports []Entry
-	for _, q := range []*quota{&b.other, &b.denied} {
+	for _, q := range []*entryLimit{&b.other, &b.denied} {
 		exhausted := q.used == q.limit
 		if q.suppressed == 0 || exhausted && q.reported && !end {
 			continue
@@ -128,9 +128,9 @@ func (b *Buffer) reportSuppressed(end bool) {
 	}
 }
 
-// quota limits one kind of entries: their number and, with a token bucket,
+// entryLimit limits one kind of entries: their number and, with a token bucket,
 // their rate.
-type quota struct {
+type entryLimit struct {
 	action     string // of the suppressed entries
 	limit      int
 	used       int
@@ -140,7 +140,7 @@ type quota struct {
 	last       time.Time
 }
 
-func (q *quota) take(now time.Time) bool {
+func (q *entryLimit) take(now time.Time) bool {
 	if elapsed := now.Sub(q.last).Seconds(); elapsed > 0 {
 		q.level = max(0, q.level-elapsed*entryRate)
 		q.last = now

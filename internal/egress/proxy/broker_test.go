@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	place  = "stint-placeholder-0123456789"
-	value  = `sk-live/ä"+&= real?` + "\tvalue"
-	plain  = "sk-live-0123456789abcdef"
-	place2 = "stint-placeholder-0123456789-second"
-	value2 = "other-value-of-another"
+	placeholder  = "stint-placeholder-0123456789"
+	value        = `sk-live/ä"+&= real?` + "\tvalue"
+	plain        = "sk-live-0123456789abcdef"
+	placeholder2 = "stint-placeholder-0123456789-second"
+	value2       = "other-value-of-another"
 )
 
 func odd(hosts ...string) policy.Secret {
-	return policy.Secret{Name: "ODD", Placeholder: place, Value: value, Hosts: hosts}
+	return policy.Secret{Name: "ODD", Placeholder: placeholder, Value: value, Hosts: hosts}
 }
 
 func token(hosts ...string) policy.Secret {
-	return policy.Secret{Name: "TOKEN", Placeholder: place, Value: plain, Hosts: hosts}
+	return policy.Secret{Name: "TOKEN", Placeholder: placeholder, Value: plain, Hosts: hosts}
 }
 
-// seen is what a server got.
+// seen is a request that a server received.
 type seen struct {
 	Header http.Header
 	Query  string
@@ -68,7 +68,7 @@ func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 		"its host in cleartext":  {"http", "api.test", []policy.Secret{odd("api.test")}, false},
 		"the worker":             {"http", stint.HostAlias, []policy.Secret{odd(stint.HostAlias)}, true},
 		"the worker, not named":  {"http", stint.HostAlias, []policy.Secret{odd("api.test")}, false},
-		"a second one beside it": {"https", "api.test", []policy.Secret{odd("api.test"), {Name: "B", Placeholder: place2, Value: value2, Hosts: []string{"api.test"}}}, true},
+		"a second one beside it": {"https", "api.test", []policy.Secret{odd("api.test"), {Name: "B", Placeholder: placeholder2, Value: value2, Hosts: []string{"api.test"}}}, true},
 	} {
 		for _, h2 := range []bool{false, true} {
 			if h2 && c.scheme == "http" {
@@ -77,17 +77,17 @@ func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 			t.Run(fmt.Sprint(name, " h2 ", h2), func(t *testing.T) {
 				t.Parallel()
 				got := make(chan seen, 1)
-				w := newWorld(t, c.scheme, capture(got), secrets(c.secrets...), handler(func(h *proxy.Handler) { h.Host = "api.test" }))
+				w := newTestProxy(t, c.scheme, capture(got), secrets(c.secrets...), handler(func(h *proxy.Handler) { h.Host = "api.test" }))
 				base := c.scheme + "://" + c.host
-				r := request(t, "POST", base+"/"+place+"?key="+place+"&enc="+encodeAll(place)+"&n=1", strings.NewReader(place))
+				r := request(t, "POST", base+"/"+placeholder+"?key="+placeholder+"&enc="+encodeAll(placeholder)+"&n=1", strings.NewReader(placeholder))
 				r.Header = http.Header{
-					"Authorization": {"Bearer " + place}, "X-Api-Key": {place, "x" + place + "y" + place},
-					"Cookie": {"a=" + place}, "Accept-Encoding": {"gzip"}, "User-Agent": {"agent"}, "X-Second": {place2},
+					"Authorization": {"Bearer " + placeholder}, "X-Api-Key": {placeholder, "x" + placeholder + "y" + placeholder},
+					"Cookie": {"a=" + placeholder}, "Accept-Encoding": {"gzip"}, "User-Agent": {"agent"}, "X-Second": {placeholder2},
 				}
 				do(t, w.client(h2), r)
 				first, second, encoding := value, value2, "identity"
 				if !c.put {
-					first, encoding = place, "gzip"
+					first, encoding = placeholder, "gzip"
 				}
 				if len(c.secrets) == 1 {
 					second = first + "-second"
@@ -95,7 +95,7 @@ func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 				g := <-got
 				want := http.Header{
 					"Authorization": {"Bearer " + first}, "X-Api-Key": {first, "x" + first + "y" + first},
-					"Cookie": {"a=" + first}, "Accept-Encoding": {encoding}, "User-Agent": {"agent"}, "X-Second": {second}, "Content-Length": {fmt.Sprint(len(place))},
+					"Cookie": {"a=" + first}, "Accept-Encoding": {encoding}, "User-Agent": {"agent"}, "X-Second": {second}, "Content-Length": {fmt.Sprint(len(placeholder))},
 				}
 				if diff := cmp.Diff(want, g.Header); diff != "" {
 					t.Errorf("headers (-want +got):\n%s", diff)
@@ -104,14 +104,14 @@ func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 				if err != nil || q.Get("key") != first || q.Get("enc") != first || q.Get("n") != "1" {
 					t.Errorf("query %q: %v", g.Query, err)
 				}
-				if g.Path != "/"+place || g.Body != place {
+				if g.Path != "/"+placeholder || g.Body != placeholder {
 					t.Errorf("path %q, body %q", g.Path, g.Body)
 				}
-				if e := w.next(); e.URL != base+"/"+place+"?key="+place+"&enc="+encodeAll(place)+"&n=1" || e.Err != nil {
+				if e := w.next(); e.URL != base+"/"+placeholder+"?key="+placeholder+"&enc="+encodeAll(placeholder)+"&n=1" || e.Err != nil {
 					t.Errorf("recorded %+v", e)
 				}
 				r = request(t, "GET", base+"/", nil)
-				r.Header.Set("Authorization", basic("user:"+place))
+				r.Header.Set("Authorization", basic("user:"+placeholder))
 				do(t, w.client(h2), r)
 				if diff := cmp.Diff(basic("user:"+first), (<-got).Header.Get("Authorization")); diff != "" {
 					t.Errorf("basic (-want +got):\n%s", diff)
@@ -124,10 +124,10 @@ func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 func TestSecretsFollowURLPort(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
-	w := newWorld(t, "http", capture(got), secrets(token(stint.HostAlias+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
+	w := newTestProxy(t, "http", capture(got), secrets(token(stint.HostAlias+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
 	c := w.conn()
-	for port, want := range map[string]string{":8080": plain, ":8081": place, "": place} {
-		fmt.Fprintf(c, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nX-Key: %[2]s\r\n\r\n", stint.HostAlias+port, place)
+	for port, want := range map[string]string{":8080": plain, ":8081": placeholder, "": placeholder} {
+		fmt.Fprintf(c, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nX-Key: %[2]s\r\n\r\n", stint.HostAlias+port, placeholder)
 		if diff := cmp.Diff(want, (<-got).Header.Get("X-Key")); diff != "" {
 			t.Errorf("port %q (-want +got):\n%s", port, diff)
 		}
@@ -145,7 +145,7 @@ func encodeAll(s string) string {
 func TestRequestWithoutPlaceholderIsUnchanged(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
-	w := newWorld(t, "https", capture(got), secrets(token("api.test"), policy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
+	w := newTestProxy(t, "https", capture(got), secrets(token("api.test"), policy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
 	r := request(t, "GET", w.base()+"/?a=%20b", nil)
 	r.Header = http.Header{"Authorization": {"Basic ???"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"a"}}
 	do(t, w.client(false), r)
@@ -158,12 +158,14 @@ func TestRequestWithoutPlaceholderIsUnchanged(t *testing.T) {
 func TestInvalidSecretValueIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"a\r\nX-Injected: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"} {
-		w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("came through: %v %s", r.Header, r.URL) },
-			secrets(policy.Secret{Name: "BAD", Placeholder: place, Value: bad, Hosts: []string{"api.test"}}))
+		w := newTestProxy(t, "https", func(_ http.ResponseWriter, r *http.Request) {
+			t.Errorf("a request was forwarded: %v %s", r.Header, r.URL)
+		},
+			secrets(policy.Secret{Name: "BAD", Placeholder: placeholder, Value: bad, Hosts: []string{"api.test"}}))
 		for name, edit := range map[string]func(*http.Request){
-			"header": func(r *http.Request) { r.Header.Set("X-Key", place) },
-			"basic":  func(r *http.Request) { r.SetBasicAuth("u", place) },
-			"query":  func(r *http.Request) { r.URL.RawQuery = place },
+			"header": func(r *http.Request) { r.Header.Set("X-Key", placeholder) },
+			"basic":  func(r *http.Request) { r.SetBasicAuth("u", placeholder) },
+			"query":  func(r *http.Request) { r.URL.RawQuery = placeholder },
 		} {
 			r := request(t, "GET", w.base(), nil)
 			edit(r)
@@ -176,7 +178,7 @@ func TestInvalidSecretValueIsRefused(t *testing.T) {
 	}
 }
 
-// echoing answers with what it was given, in all the ways that come to mind.
+// echoing returns the value that it received in different parts of a response.
 func echoing(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("X-Key")
 	switch r.URL.Path {
@@ -213,23 +215,23 @@ func TestResponsesAreRedacted(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		for _, s := range []policy.Secret{token("api.test"), odd("api.test")} {
-			w := newWorld(t, "https", echoing, secrets(s))
+			w := newTestProxy(t, "https", echoing, secrets(s))
 			get := func(path string) (*http.Response, string) {
 				r := request(t, "GET", w.base()+path, nil)
-				r.Header.Set("X-Key", place)
+				r.Header.Set("X-Key", placeholder)
 				var hints []string
 				ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
 					hints = append(hints, h["Link"]...)
 					return nil
 				}})
 				res, body := do(t, w.client(h2), r.WithContext(ctx))
-				if want := map[bool][]string{true: {place}}[path == "/hint"]; !slices.Equal(hints, want) {
+				if want := map[bool][]string{true: {placeholder}}[path == "/hint"]; !slices.Equal(hints, want) {
 					t.Errorf("%s: hints %q, want %q", path, hints, want)
 				}
 				all := body + fmt.Sprint(res.Header, res.Trailer)
 				for _, form := range []string{s.Value, url.QueryEscape(s.Value), base64.StdEncoding.EncodeToString([]byte("user:" + s.Value))[8:26]} {
 					if path != "/zipped" && strings.Contains(all, form) {
-						t.Errorf("%s tells the value: %s", path, all)
+						t.Errorf("%s contains the value: %s", path, all)
 					}
 				}
 				if e := w.next(); e.Err != nil {
@@ -237,19 +239,19 @@ func TestResponsesAreRedacted(t *testing.T) {
 				}
 				return res, body
 			}
-			if res, body := get("/redirect"); res.Header.Get("X-Echo") != place || res.Header.Get("Location") != "https://elsewhere.test/?key="+place || !strings.Contains(body, place) {
+			if res, body := get("/redirect"); res.Header.Get("X-Echo") != placeholder || res.Header.Get("Location") != "https://elsewhere.test/?key="+placeholder || !strings.Contains(body, placeholder) {
 				t.Errorf("redirect: %v %q", res.Header, body)
 			}
-			if _, body := get("/split"); body != strings.Repeat("x", 100)+place+"-"+place {
+			if _, body := get("/split"); body != strings.Repeat("x", 100)+placeholder+"-"+placeholder {
 				t.Errorf("split: %q", body)
 			}
-			if _, body := get("/json"); !strings.Contains(body, `"key":"`+place+`"`) || !strings.Contains(body, `"/?k=`+place+`"`) {
+			if _, body := get("/json"); !strings.Contains(body, `"key":"`+placeholder+`"`) || !strings.Contains(body, `"/?k=`+placeholder+`"`) {
 				t.Errorf("JSON: %q", body)
 			}
-			if res, body := get("/trailer"); res.Trailer.Get("X-Echo") != place || body != "body" {
+			if res, body := get("/trailer"); res.Trailer.Get("X-Echo") != placeholder || body != "body" {
 				t.Errorf("trailer: %v %q", res.Trailer, body)
 			}
-			if res, body := get("/known"); body != place || res.ContentLength >= 0 {
+			if res, body := get("/known"); body != placeholder || res.ContentLength >= 0 {
 				t.Errorf("known length: %d %q", res.ContentLength, body)
 			}
 			get("/hint")
@@ -265,7 +267,7 @@ func TestResponsesAreRedacted(t *testing.T) {
 
 func TestErrorsAreRedacted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https", func(w http.ResponseWriter, r *http.Request) {
+	w := newTestProxy(t, "https", func(w http.ResponseWriter, r *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -275,10 +277,10 @@ func TestErrorsAreRedacted(t *testing.T) {
 		c.Close()
 	}, http1Only, secrets(token("api.test")))
 	r := request(t, "GET", w.base(), nil)
-	r.Header.Set("X-Key", place)
+	r.Header.Set("X-Key", placeholder)
 	res, body := do(t, w.client(false), r)
 	e := w.next()
-	if res.StatusCode != 502 || e.Err == nil || strings.Contains(body+e.Err.Error(), plain) || !strings.Contains(body, place) {
+	if res.StatusCode != 502 || e.Err == nil || strings.Contains(body+e.Err.Error(), plain) || !strings.Contains(body, placeholder) {
 		t.Errorf("got %d %q, %v", res.StatusCode, body, e.Err)
 	}
 }

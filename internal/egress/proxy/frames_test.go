@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames sends one HTTP/2 request, its headers as they are, and gives the
-// status of the answer, "reset" for none.
-func (w *world) frames(fields ...string) string {
+// frames sends an HTTP/2 request with exactly these headers and returns the status
+// of the response, or "reset" if there is none.
+func (w *testProxy) frames(fields ...string) string {
 	w.t.Helper()
 	c := tls.Client(w.conn().(*tls.Conn).NetConn(), &tls.Config{RootCAs: w.roots(), ServerName: "api.test", NextProtos: []string{"h2"}})
 	defer c.Close()
@@ -47,32 +47,32 @@ func (w *world) frames(fields ...string) string {
 
 func TestAmbiguousHTTP2RequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	w := newTestProxy(t, "https", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	line := []string{":method", "POST", ":scheme", "https", ":authority", "api.test", ":path", "/a"}
 	for name, c := range map[string]struct {
 		fields []string
 		want   string
 	}{
-		"as it should be":       {append(line, "host", "api.test", "content-length", "4"), "200"},
-		"two hosts":             {append(line, "host", "denied.test"), "400"},
-		"three hosts":           {append(line, "host", "api.test", "host", "denied.test"), "400"},
-		"only another host":     {append(line[:4:4], ":path", "/a", "host", "denied.test"), "421"},
-		"a length that is none": {append(line, "content-length", "+4"), "no"},
-		"two lengths":           {append(line, "content-length", "4", "content-length", "5"), "400"},
-		"an encoding":           {append(line, "transfer-encoding", "chunked"), "400"},
-		"a connection's header": {append(line, "connection", "x"), "400"},
-		"a space in the path":   {append(line[:6:6], ":path", "/a HTTP/1.1"), "400"},
-		"a line in the path":    {append(line[:6:6], ":path", "/a\r\nX: y"), "reset"},
-		"no path":               {append(line[:6:6], ":path", "a"), "reset"},
-		"a line in a value":     {append(line, "x-a", "b\r\nX: y"), "reset"},
-		"a colon in a name":     {append(line, "x-a: b", "c"), "reset"},
-		"a tunnel":              {[]string{":method", "CONNECT", ":authority", "denied.test:443"}, "405"},
+		"valid":                         {append(line, "host", "api.test", "content-length", "4"), "200"},
+		"two hosts":                     {append(line, "host", "denied.test"), "400"},
+		"three hosts":                   {append(line, "host", "api.test", "host", "denied.test"), "400"},
+		"another host":                  {append(line[:4:4], ":path", "/a", "host", "denied.test"), "421"},
+		"a length that is not a number": {append(line, "content-length", "+4"), "no"},
+		"two lengths":                   {append(line, "content-length", "4", "content-length", "5"), "400"},
+		"an encoding":                   {append(line, "transfer-encoding", "chunked"), "400"},
+		"a connection's header":         {append(line, "connection", "x"), "400"},
+		"a space in the path":           {append(line[:6:6], ":path", "/a HTTP/1.1"), "400"},
+		"a line in the path":            {append(line[:6:6], ":path", "/a\r\nX: y"), "reset"},
+		"no path":                       {append(line[:6:6], ":path", "a"), "reset"},
+		"a line in a value":             {append(line, "x-a", "b\r\nX: y"), "reset"},
+		"a colon in a name":             {append(line, "x-a: b", "c"), "reset"},
+		"a tunnel":                      {[]string{":method", "CONNECT", ":authority", "denied.test:443"}, "405"},
 	} {
-		if got := w.frames(c.fields...); got != c.want && (c.want != "no" || got == "200") { // no: the body's first frame may come before the answer
+		if got := w.frames(c.fields...); got != c.want && (c.want != "no" || got == "200") { // the first frame of the body may arrive before the response
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 	if n := w.dials.Load(); n != 1 {
-		t.Errorf("%d requests were passed on, want 1", n)
+		t.Errorf("%d requests were forwarded, want 1", n)
 	}
 }

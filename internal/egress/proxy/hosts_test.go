@@ -23,7 +23,7 @@ func echoHost(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " 
 
 func TestCleartextRequestHostIsDialed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	for _, c := range []struct {
 		host   string
 		status int
@@ -55,7 +55,7 @@ func TestCleartextRequestHostIsDialed(t *testing.T) {
 
 func TestRefusalPointerIsRecognized(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
+	w := newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) {
 		h.Dial = dialer(func() (net.Conn, string, error) {
 			return nil, "", fmt.Errorf("dialing: %w", &policy.Refusal{Rule: "r", Message: "No."})
 		})
@@ -69,7 +69,7 @@ func TestRefusalPointerIsRecognized(t *testing.T) {
 func TestTLSConnectionHasOneHost(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
-		w := newWorld(t, "https", echoHost)
+		w := newTestProxy(t, "https", echoHost)
 		c := w.client(h2)
 		for host, status := range map[string]int{"api.test": 200, "API.TEST:443": 200, "front.other.test": 421, "api.test:8443": 421, "denied.test": 421} {
 			r := request(t, "GET", w.base()+"/", nil)
@@ -87,7 +87,7 @@ func TestTLSConnectionHasOneHost(t *testing.T) {
 
 func TestCertificateIsForHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https", echoHost)
+	w := newTestProxy(t, "https", echoHost)
 	for name, want := range map[string]bool{"api.test": true, "other.test": false} {
 		c, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -103,7 +103,7 @@ func TestCertificateIsForHost(t *testing.T) {
 
 func TestExplicitProxyUsesURLHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
+	w := newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
 	for first, want := range map[string]string{
 		"GET http://more.test/a?b HTTP/1.1\r\nHost: more.test":           "200 more.test /a?b",
 		"GET http://more.test:8080/a HTTP/1.1\r\nHost: more.test:8080":   "200 more.test:8080 /a",
@@ -131,7 +131,7 @@ func TestExplicitProxyUsesURLHost(t *testing.T) {
 
 func TestAbsoluteURLNeedsExplicitProxy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	if res, _ := w.exchange("GET http://more.test/ HTTP/1.1\r\nHost: more.test\r\n\r\n"); res.StatusCode != 400 {
 		t.Errorf("status %d", res.StatusCode)
 	}
@@ -142,7 +142,7 @@ func TestAbsoluteURLNeedsExplicitProxy(t *testing.T) {
 
 func TestOptionsAsterisk(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost, func(w *world) { w.server.Config.DisableGeneralOptionsHandler = true })
+	w := newTestProxy(t, "http", echoHost, func(w *testProxy) { w.server.Config.DisableGeneralOptionsHandler = true })
 	if res, body := w.exchange("OPTIONS * HTTP/1.1\r\nHost: api.test\r\n\r\n"); res.StatusCode != 200 || body != "api.test *" {
 		t.Errorf("got %d %q", res.StatusCode, body)
 	}
@@ -153,7 +153,7 @@ func TestOptionsAsterisk(t *testing.T) {
 
 func TestHTTP10Clients(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	res, body := w.exchange("GET /old HTTP/1.0\r\n\r\n")
 	if res.StatusCode != 200 || body != "api.test /old" {
 		t.Errorf("got %d %q", res.StatusCode, body)
@@ -174,7 +174,7 @@ func TestServersAreVerified(t *testing.T) {
 		"not trusted": {stranger, "was issued by an unknown authority. If the host is correct, the operator can add its issuer with --egress-ca."},
 		"other name":  {misnamed, "The certificate of elsewhere.test is invalid: "},
 	} {
-		w := newWorld(t, "https", echoHost, c.edit)
+		w := newTestProxy(t, "https", echoHost, c.edit)
 		res, body := do(t, w.client(true), request(t, "GET", "https://"+w.h.Host+"/", nil))
 		e := w.next()
 		if res.StatusCode != 502 || !strings.Contains(body, c.want) || e.Status != 502 || e.Err == nil || e.Refused {
@@ -183,7 +183,7 @@ func TestServersAreVerified(t *testing.T) {
 	}
 }
 
-// corpus are requests that two readers could understand differently.
+// corpus contains requests that two parsers could interpret differently.
 var corpus = map[string]string{
 	"length and encoding":         "POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	"two lengths":                 "POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
@@ -238,7 +238,7 @@ var corpus = map[string]string{
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"http", "https"} {
-		w := newWorld(t, scheme, func(w http.ResponseWriter, r *http.Request) {
+		w := newTestProxy(t, scheme, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err == nil {
 				t.Errorf("a whole request came through: %s %s %v", r.Method, r.RequestURI, r.Header)
 			}
@@ -261,7 +261,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 
 func TestRefusedRequestClosesConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	c := w.conn()
 	if _, err := io.WriteString(c, "GET /1 HTTP/1.1\r\nHost: api.test\r\n\r\n"+
 		"POST /2 HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nok\r\n0\r\nX: y\r\n\r\n"+
@@ -287,7 +287,7 @@ func TestRefusedRequestClosesConnection(t *testing.T) {
 
 func TestCleartextHTTP2IsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	if res, _ := w.exchange("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); res.StatusCode != 505 {
 		t.Errorf("status %d", res.StatusCode)
 	}
@@ -299,7 +299,7 @@ func TestCleartextHTTP2IsRefused(t *testing.T) {
 
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("X-Long"))) }, func(w *world) {
+	w := newTestProxy(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("X-Long"))) }, func(w *testProxy) {
 		w.server.Config.MaxHeaderBytes = 2 << 20
 	})
 	c := w.conn()
@@ -314,7 +314,7 @@ func TestHeaderLimit(t *testing.T) {
 	if res, body := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: " + strings.Repeat("x", 128<<10-100) + "\r\n\r\n"); res.StatusCode != 200 || body != fmt.Sprint(128<<10-100) {
 		t.Errorf("just below the limit: %d %q", res.StatusCode, body)
 	}
-	h2 := newWorld(t, "https", echoHost)
+	h2 := newTestProxy(t, "https", echoHost)
 	r := request(t, "GET", h2.base(), nil)
 	for i := range 5 {
 		r.Header.Set(fmt.Sprint("X-Long-", i), strings.Repeat("x", 128<<10/4))
@@ -328,11 +328,11 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// The headers of all that is under way have one, too.
+// The headers of all requests in progress have a limit, too.
 func TestTotalHeaderLimit(t *testing.T) {
 	t.Parallel()
 	var heads atomic.Int64
-	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) { h.HeaderBytes = &heads }))
+	w := newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) { h.HeaderBytes = &heads }))
 	ask := func() int {
 		res, _ := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: x\r\n\r\n")
 		if e := w.next(); e.Status != res.StatusCode || e.Refused != (res.StatusCode == 431) {
@@ -351,7 +351,7 @@ func TestTotalHeaderLimit(t *testing.T) {
 
 func TestRecordedURLIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	w.exchange("GET /" + strings.Repeat("x", 5000) + " HTTP/1.1\r\nHost: api.test\r\n\r\n")
 	if e := w.next(); len(e.URL) != 2048 {
 		t.Errorf("%d bytes", len(e.URL))

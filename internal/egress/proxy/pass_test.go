@@ -23,8 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// everyWay runs a test with each protocol on either side.
-func everyWay(t *testing.T, upstream http.HandlerFunc, test func(t *testing.T, w *world, c *http.Client)) {
+// everyWay runs a test with each combination of protocols.
+func everyWay(t *testing.T, upstream http.HandlerFunc, test func(t *testing.T, w *testProxy, c *http.Client)) {
 	t.Helper()
 	for name, way := range map[string]struct {
 		scheme string
@@ -33,13 +33,13 @@ func everyWay(t *testing.T, upstream http.HandlerFunc, test func(t *testing.T, w
 	}{
 		"http":      {"http", false, http1Only},
 		"h1 to h1":  {"https", false, http1Only},
-		"h1 to h2":  {"https", false, func(*world) {}},
+		"h1 to h2":  {"https", false, func(*testProxy) {}},
 		"h2 to h1":  {"https", true, http1Only},
-		"h2 and h2": {"https", true, func(*world) {}},
+		"h2 and h2": {"https", true, func(*testProxy) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, way.scheme, upstream, way.server)
+			w := newTestProxy(t, way.scheme, upstream, way.server)
 			test(t, w, w.client(way.h2))
 		})
 	}
@@ -60,7 +60,7 @@ func TestRequestIsForwardedUnchanged(t *testing.T) {
 		w.Header().Set("X-Proto", r.Proto)
 		w.WriteHeader(418)
 		fmt.Fprintf(w, "%s %s %s %s %q", r.Method, r.Host, r.RequestURI, strings.Join(h, ","), body)
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		for _, target := range []string{"/", "/a%2Fb/%7e?q=%20+&&=;x", "//double//slash?", "/ü\"<>[]|?a=\"b\""} {
 			r := request(t, "PUT", w.base()+"/", strings.NewReader("hello"))
 			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(target, "?")
@@ -78,10 +78,10 @@ func TestRequestIsForwardedUnchanged(t *testing.T) {
 				t.Errorf("cookies (-want +got):\n%s", diff)
 			}
 			if res.StatusCode != 418 || res.ContentLength != int64(len(want)) || res.Header.Get("X-Private") != "" && w.server.EnableHTTP2 == false {
-				t.Errorf("answer: %d, length %d, %v", res.StatusCode, res.ContentLength, res.Header)
+				t.Errorf("response: %d, length %d, %v", res.StatusCode, res.ContentLength, res.Header)
 			}
 			if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[w.server.EnableHTTP2]; res.Header.Get("X-Proto") != want {
-				t.Errorf("the server was spoken to in %s, want %s", res.Header.Get("X-Proto"), want)
+				t.Errorf("the server received %s, want %s", res.Header.Get("X-Proto"), want)
 			}
 			e := w.next()
 			proto := map[int]string{1: "http/1.1", 2: "h2"}[res.ProtoMajor]
@@ -111,7 +111,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 			w.Header().Set("ETag", `"x"`)
 			w.WriteHeader(304)
 		}
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		for path, want := range map[string]struct {
 			method string
 			status int
@@ -122,7 +122,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 				t.Errorf("%s: %d, length %d, %q", path, res.StatusCode, res.ContentLength, body)
 			}
 			if res.Header.Get("Date") != "" || res.Header.Get("Content-Type") != "" {
-				t.Errorf("%s: headers were made up: %v", path, res.Header)
+				t.Errorf("%s: headers were added: %v", path, res.Header)
 			}
 			if e := w.next(); e.Status != want.status || e.ResponseBytes != 0 || e.Err != nil {
 				t.Errorf("%s: recorded %+v", path, e)
@@ -141,7 +141,7 @@ func TestCompressedBytesPassUnchanged(t *testing.T) {
 		w.Header().Set("X-Asked", strings.Join(r.Header["Accept-Encoding"], "|"))
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(zipped.Bytes())
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		for _, asked := range []string{"", "gzip"} {
 			r := request(t, "GET", w.base(), nil)
 			if asked != "" {
@@ -149,7 +149,7 @@ func TestCompressedBytesPassUnchanged(t *testing.T) {
 			}
 			res, body := do(t, c, r)
 			if body != zipped.String() || res.Header.Get("X-Asked") != asked || res.Header.Get("Content-Encoding") != "gzip" {
-				t.Errorf("asked for %q: %d bytes, %v", asked, len(body), res.Header)
+				t.Errorf("Accept-Encoding %q: %d bytes, %v", asked, len(body), res.Header)
 			}
 		}
 	})
@@ -163,7 +163,7 @@ func TestTrailersInBothDirections(t *testing.T) {
 		fmt.Fprintf(w, "%s %s", body, r.Trailer.Get("X-Check"))
 		w.Header().Set("X-Sum", "after")
 		w.Header().Set(http.TrailerPrefix+"X-Late", "unannounced")
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		r := request(t, "POST", w.base(), io.MultiReader(strings.NewReader("body"))) // of unknown length
 		r.Trailer = http.Header{"X-Check": {"42"}}
 		res, body := do(t, c, r)
@@ -189,17 +189,17 @@ func TestEventsAreNotDelayed(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-ch.(chan struct{})
 		}
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		path := "/" + strings.ReplaceAll(t.Name(), " ", "_")
 		v, _ := steps.LoadOrStore(path, make(chan struct{}))
 		ch := v.(chan struct{})
-		res, err := c.Do(request(t, "GET", w.base()+path, nil)) // headers come alone
+		res, err := c.Do(request(t, "GET", w.base()+path, nil)) // the headers arrive before the body
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
 		for i := range 3 {
-			ch <- struct{}{} // the handler waits here, so nothing comes because it ended
+			ch <- struct{}{} // the handler waits here, so the event is not flushed by its end
 			buf := make([]byte, 9)
 			if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != fmt.Sprintf("data: %d\n\n", i) {
 				t.Fatalf("event %d: %q, %v", i, buf, err)
@@ -232,7 +232,7 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 			_ = control.Flush()
 		}
 		w.Header().Set("Grpc-Status", "0")
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		in, out := io.Pipe()
 		r := request(t, "POST", w.base()+"/service/Method", in)
 		r.Header.Set("Te", "trailers")
@@ -268,7 +268,7 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 			return
 		}
 		var body []byte
-		if r.ProtoMajor == 2 { // a hint that comes while the body is asked for may be left out
+		if r.ProtoMajor == 2 { // a hint that arrives while the body is requested may be dropped
 			body, _ = io.ReadAll(r.Body)
 		}
 		w.Header().Set("Link", "</style.css>")
@@ -277,7 +277,7 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 		rest, _ := io.ReadAll(r.Body)
 		body = append(body, rest...)
 		_, _ = w.Write(body)
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		for path, want := range map[string]int{"/yes": 200, "/no": 417} {
 			r := request(t, "POST", w.base()+path, strings.NewReader("body"))
 			r.Header.Set("Expect", "100-continue")
@@ -296,12 +296,12 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 			e := w.next()
 			if want == 417 {
 				if e.RequestBytes != 0 && e.Protocol == "http/1.1" { // Go's HTTP/2 server does not report it to its handler
-					t.Errorf("%d bytes were sent though the server did not want them", e.RequestBytes)
+					t.Errorf("%d bytes were sent although the server refused them", e.RequestBytes)
 				}
 				continue
 			}
 			if body != "body" || res.Header.Get("Link") != "" {
-				t.Errorf("answer: %q, %v", body, res.Header)
+				t.Errorf("response: %q, %v", body, res.Header)
 			}
 			if link := <-hints; link != "</style.css>" {
 				t.Errorf("hint: %q", link)
@@ -313,9 +313,9 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 func TestServerConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
-		func(t *testing.T, w *world, c *http.Client) {
-			// net/http abandons a connection on which a request was not written
-			// within 50 ms of the answer: then another client is looked at.
+		func(t *testing.T, w *testProxy, c *http.Client) {
+			// net/http closes a connection on which a request was not written
+			// within 50 ms of the response; the next attempt uses new connections.
 			var n int64
 			for try := 0; try < 5 && n != 1; try++ {
 				c.CloseIdleConnections()
@@ -333,14 +333,14 @@ func TestServerConnectionsAreReused(t *testing.T) {
 			before := w.dials.Load()
 			do(t, w.client(false), request(t, "GET", w.base(), nil))
 			if n := w.dials.Load() - before; n != 1 {
-				t.Errorf("another client's connection shares the first one's")
+				t.Errorf("another client uses the connection of the first one")
 			}
 		})
 }
 
 func TestClosedPooledConnectionIsRetried(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "text") })
+	w := newTestProxy(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "text") })
 	c := w.client(false)
 	for range 20 {
 		if res, body := do(t, c, request(t, "GET", w.base(), nil)); res.StatusCode != 200 || body != "text" {
@@ -353,8 +353,8 @@ func TestClosedPooledConnectionIsRetried(t *testing.T) {
 func TestRequestsAreRecordedOneAtATime(t *testing.T) {
 	t.Parallel()
 	recorded := make(chan int, 64)
-	n := 0 // the race detector sees calls that overlap
-	w := newWorld(t, "https", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, handler(func(h *proxy.Handler) {
+	n := 0 // the race detector reports overlapping calls
+	w := newTestProxy(t, "https", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, handler(func(h *proxy.Handler) {
 		h.Record = func(proxy.Exchange) { n++; recorded <- n }
 	}))
 	c := w.client(true)
@@ -376,12 +376,12 @@ func TestRequestsAreRecordedOneAtATime(t *testing.T) {
 	wg.Wait()
 	for i := range 50 {
 		if got := <-recorded; got != i+1 {
-			t.Fatalf("record %d came as %d", i+1, got)
+			t.Fatalf("record %d has number %d", i+1, got)
 		}
 	}
 }
 
-// pair is a connection's two ends.
+// pair returns the two ends of a connection.
 func pair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -401,7 +401,7 @@ func pair(t *testing.T) (client, server net.Conn) {
 
 func TestServeReturnsCause(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", echoHost)
+	w := newTestProxy(t, "http", echoHost)
 	for sent, want := range map[string]error{
 		"": nil, "GET / HT": nil, "GET /a HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n": nil, "\x16\x03\x01 is no HTTP\n": nil,
 	} {
@@ -416,10 +416,10 @@ func TestServeReturnsCause(t *testing.T) {
 			t.Errorf("after %q: %v", sent, err)
 		}
 		if _, err := server.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("after %q the connection is open: %v", sent, err)
+			t.Errorf("after %q the connection is still open: %v", sent, err)
 		}
 	}
-	if n := len(w.exchanges); n != 2 { // the whole request and the one that was none
+	if n := len(w.exchanges); n != 2 { // the valid request and the malformed one
 		t.Errorf("%d exchanges were recorded, want 2", n)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -427,11 +427,11 @@ func TestServeReturnsCause(t *testing.T) {
 	cancel(stopped)
 	_, server := pair(t)
 	if err := w.h.Serve(ctx, server); !errors.Is(err, stopped) {
-		t.Errorf("after the context's end: %v", err)
+		t.Errorf("after the end of the context: %v", err)
 	}
 	_, server = pair(t)
 	if err := w.h.ServeTLS(ctx, server, w.ca); err == nil {
-		t.Error("a handshake after the context's end succeeded")
+		t.Error("a handshake after the end of the context succeeded")
 	}
 	client, server := pair(t)
 	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n\r\n"); err != nil {

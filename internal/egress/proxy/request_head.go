@@ -23,8 +23,8 @@ type framing struct {
 	chunked bool
 }
 
-// fields are the headers of a request that determine its host and length.
-type fields struct {
+// framingFields are the headers of a request that determine its host and length.
+type framingFields struct {
 	hosts, lengths, encodings int
 	host, length, encoding    string
 }
@@ -37,7 +37,7 @@ func checkHead(head []byte) (framing, *fault) {
 	if f != nil {
 		return framing{}, f
 	}
-	var seen fields
+	var seen framingFields
 	for {
 		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
 		if len(line) == 0 {
@@ -89,7 +89,7 @@ func checkField(line []byte) (name, value string, f *fault) {
 	return string(n), value, nil
 }
 
-func (s *fields) add(name, value string) {
+func (s *framingFields) add(name, value string) {
 	switch {
 	case strings.EqualFold(name, "Host"):
 		s.hosts++
@@ -104,7 +104,7 @@ func (s *fields) add(name, value string) {
 }
 
 // checkHost requires one host, which must equal the host of an absolute URL.
-func (s *fields) checkHost(target string, minor byte) *fault {
+func (s *framingFields) checkHost(target string, minor byte) *fault {
 	if s.hosts > 1 || s.hosts == 0 && minor == '1' {
 		return badFraming("The request must have one Host header.")
 	}
@@ -121,7 +121,7 @@ func (s *fields) checkHost(target string, minor byte) *fault {
 	return nil
 }
 
-func (s *fields) framing(minor byte) (framing, *fault) {
+func (s *framingFields) framing(minor byte) (framing, *fault) {
 	switch {
 	case s.lengths > 1 || s.encodings > 1 || s.lengths+s.encodings > 1:
 		return framing{}, badFraming("The request gives the length of its body more than once.")

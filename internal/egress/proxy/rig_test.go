@@ -33,10 +33,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = time.Minute
+const waitLimit = time.Minute
 
-// servers is the authority of the servers in these tests: a certificate for
-// api.test and all below other.test, and the roots that trust it.
+// servers returns the certificate of the servers in these tests, for api.test and
+// all names below other.test, and the roots that trust it.
 var servers = sync.OnceValue(makeServers)
 
 type trusted struct {
@@ -68,9 +68,9 @@ func makeServers() (s trusted) {
 	return s
 }
 
-// world is a server, a Handler before it and a listener whose connections the
-// Handler is given.
-type world struct {
+// testProxy is a Handler with a server, and a listener whose connections the
+// Handler serves.
+type testProxy struct {
 	t         testing.TB
 	h         *proxy.Handler
 	ca        *tlsca.Authority
@@ -82,26 +82,26 @@ type world struct {
 	dials     atomic.Int64
 
 	mu    sync.Mutex
-	asked []string // of Dial
-	ended []error  // of Serve
+	asked []string // hosts passed to Dial
+	ended []error  // results of Serve
 }
 
-// options change a world before it begins.
-type option func(*world)
+// options change a testProxy before it starts.
+type option func(*testProxy)
 
-func handler(edit func(*proxy.Handler)) option { return func(w *world) { edit(w.h) } }
+func handler(edit func(*proxy.Handler)) option { return func(w *testProxy) { edit(w.h) } }
 
 func secrets(all ...policy.Secret) option {
 	return handler(func(h *proxy.Handler) { h.Secrets = all })
 }
 
-func http1Only(w *world) { w.server.EnableHTTP2 = false }
+func http1Only(w *testProxy) { w.server.EnableHTTP2 = false }
 
-// newWorld begins a world in which the Handler stands for api.test:443 ("https")
+// newTestProxy starts a server and a proxy in which the Handler stands for api.test:443 ("https")
 // or api.test:80 ("http").
-func newWorld(t testing.TB, scheme string, upstream http.HandlerFunc, options ...option) *world {
+func newTestProxy(t testing.TB, scheme string, upstream http.HandlerFunc, options ...option) *testProxy {
 	t.Helper()
-	w := &world{t: t, exchanges: make(chan proxy.Exchange, 256), caFile: filepath.Join(t.TempDir(), "ca.pem")}
+	w := &testProxy{t: t, exchanges: make(chan proxy.Exchange, 256), caFile: filepath.Join(t.TempDir(), "ca.pem")}
 	w.server = httptest.NewUnstartedServer(upstream)
 	w.server.EnableHTTP2 = true
 	w.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -128,7 +128,7 @@ func newWorld(t testing.TB, scheme string, upstream http.HandlerFunc, options ..
 	return w
 }
 
-func (w *world) dial(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
+func (w *testProxy) dial(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 	w.mu.Lock()
 	w.asked = append(w.asked, fmt.Sprintf("%s:%d", host, port))
 	w.mu.Unlock()
@@ -143,7 +143,7 @@ func (w *world) dial(ctx context.Context, host string, port uint16) (net.Conn, s
 	return c, "allow " + host, err
 }
 
-func (w *world) listen() {
+func (w *testProxy) listen() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
@@ -169,22 +169,22 @@ func (w *world) listen() {
 	w.t.Cleanup(func() { l.Close(); cancel(); wg.Wait() })
 }
 
-func (w *world) serve(ctx context.Context, c net.Conn) error {
+func (w *testProxy) serve(ctx context.Context, c net.Conn) error {
 	if w.h.Scheme == "https" {
 		return w.h.ServeTLS(ctx, c, w.ca)
 	}
 	return w.h.Serve(ctx, c)
 }
 
-// roots are what a sandbox trusts.
-func (w *world) roots() *x509.CertPool {
+// roots returns the roots that a sandbox trusts.
+func (w *testProxy) roots() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AppendCertsFromPEM(w.ca.PEM())
 	return p
 }
 
-// client is a Go client in the sandbox.
-func (w *world) client(h2 bool) *http.Client {
+// client returns a Go client in the sandbox.
+func (w *testProxy) client(h2 bool) *http.Client {
 	p := new(http.Protocols)
 	p.SetHTTP1(!h2)
 	p.SetHTTP2(h2)
@@ -193,43 +193,43 @@ func (w *world) client(h2 bool) *http.Client {
 			return new(net.Dialer).DialContext(ctx, "tcp", w.addr)
 		},
 		TLSClientConfig: &tls.Config{RootCAs: w.roots()}, Protocols: p, DisableCompression: true,
-		ExpectContinueTimeout: patience,
+		ExpectContinueTimeout: waitLimit,
 	}
 	w.t.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-func (w *world) base() string { return w.h.Scheme + "://api.test" }
+func (w *testProxy) base() string { return w.h.Scheme + "://api.test" }
 
 // next waits for the next Exchange.
-func (w *world) next() proxy.Exchange {
+func (w *testProxy) next() proxy.Exchange {
 	w.t.Helper()
 	select {
 	case e := <-w.exchanges:
 		return e
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		w.t.Fatal("no exchange was recorded")
 		return proxy.Exchange{}
 	}
 }
 
-// conn is a raw connection of the sandbox, TLS ended where the world is https.
-func (w *world) conn() net.Conn {
+// conn returns a raw connection of the sandbox, with TLS if the scheme is https.
+func (w *testProxy) conn() net.Conn {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	if w.h.Scheme == "https" {
 		return tls.Client(c, &tls.Config{RootCAs: w.roots(), ServerName: w.h.Host})
 	}
 	return c
 }
 
-// exchange sends raw bytes and reads one answer.
-func (w *world) exchange(raw string) (*http.Response, string) {
+// exchange sends raw bytes and reads one response.
+func (w *testProxy) exchange(raw string) (*http.Response, string) {
 	w.t.Helper()
 	c := w.conn()
 	if _, err := io.WriteString(c, raw); err != nil {
@@ -271,7 +271,7 @@ func request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	return r
 }
 
-// dialer makes a Dial of a function that needs no arguments.
+// dialer returns a Dial that calls f.
 func dialer(f func() (net.Conn, string, error)) func(context.Context, string, uint16) (net.Conn, string, error) {
 	return func(context.Context, string, uint16) (net.Conn, string, error) { return f() }
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// upgrading takes the connection, says hello and sends back what comes in
-// upper case until the client ends; then it says goodbye.
+// upgrading switches protocols, sends "hello.", returns the received bytes in upper
+// case, and sends "bye" when the client closes its direction.
 func upgrading(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			http.Error(w, "no upgrade", http.StatusUpgradeRequired)
 			return
 		}
-		if got := r.Header.Get("X-Key"); got != "" && got != map[bool]string{true: plain, false: place}[r.TLS != nil] {
-			t.Errorf("the server was told %q", got)
+		if got := r.Header.Get("X-Key"); got != "" && got != map[bool]string{true: plain, false: placeholder}[r.TLS != nil] {
+			t.Errorf("the server received %q", got)
 		}
 		c, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -55,9 +55,9 @@ func TestUpgradeCopiesBytes(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"http", "https"} {
 		for _, protocol := range []string{"websocket", "other/1"} {
-			w := newWorld(t, scheme, upgrading(t), secrets(token("api.test")))
+			w := newTestProxy(t, scheme, upgrading(t), secrets(token("api.test")))
 			c := w.conn()
-			fmt.Fprintf(c, "GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Key: abc\r\nX-Key: %s\r\n\r\n", protocol, place)
+			fmt.Fprintf(c, "GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Key: abc\r\nX-Key: %s\r\n\r\n", protocol, placeholder)
 			in := bufio.NewReader(c)
 			res, err := http.ReadResponse(in, nil)
 			if err != nil {
@@ -71,7 +71,7 @@ func TestUpgradeCopiesBytes(t *testing.T) {
 			if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "hello.PING" {
 				t.Fatalf("%s: %q, %v", scheme, buf, err)
 			}
-			if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil { // the other half stays
+			if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil { // the other direction stays open
 				t.Fatal(err)
 			}
 			if rest, err := io.ReadAll(in); err != nil || string(rest) != "bye" {
@@ -86,7 +86,7 @@ func TestUpgradeCopiesBytes(t *testing.T) {
 
 func TestBytesBehindUpgradeAreForwarded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", upgrading(t))
+	w := newTestProxy(t, "http", upgrading(t))
 	c := w.conn()
 	fmt.Fprint(c, "GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: Upgrade\r\nUpgrade: x/1\r\n\r\nping")
 	in := bufio.NewReader(c)
@@ -101,7 +101,7 @@ func TestBytesBehindUpgradeAreForwarded(t *testing.T) {
 
 func TestRefusedUpgrade(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	w := newTestProxy(t, "https", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	res, body := w.exchange("GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	if e := w.next(); res.StatusCode != 403 || body != "no\n" || e.Status != 403 || e.Refused {
 		t.Errorf("got %d %q, %+v", res.StatusCode, body, e)
@@ -110,7 +110,7 @@ func TestRefusedUpgrade(t *testing.T) {
 
 func TestUnrequestedUpgrade(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "http", func(w http.ResponseWriter, _ *http.Request) {
+	w := newTestProxy(t, "http", func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -133,7 +133,7 @@ func TestContextEndsConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			gone := make(chan struct{}, 1)
-			w := newWorld(t, c.scheme, func(w http.ResponseWriter, r *http.Request) {
+			w := newTestProxy(t, c.scheme, func(w http.ResponseWriter, r *http.Request) {
 				if c.upgrade {
 					upgrading(t)(w, r)
 				} else {
@@ -153,7 +153,7 @@ func TestContextEndsConnections(t *testing.T) {
 			defer res.Body.Close()
 			w.cancel()
 			if _, err := io.ReadAll(res.Body); err == nil && !c.upgrade {
-				t.Error("the body ended as if it were whole")
+				t.Error("the body ended like a complete one")
 			}
 			if e := w.next(); !errors.Is(e.Err, context.Canceled) {
 				t.Errorf("recorded %v", e.Err)
@@ -166,7 +166,7 @@ func TestContextEndsConnections(t *testing.T) {
 func TestContextEndsDial(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
-	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
+	w := newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) {
 		h.Dial = func(ctx context.Context, _ string, _ uint16) (net.Conn, string, error) {
 			close(asked)
 			<-ctx.Done()
@@ -184,8 +184,8 @@ func TestContextEndsDial(t *testing.T) {
 // The handler may notice its closed connection before the context ends.
 func TestContextEndsLocalResponses(t *testing.T) {
 	t.Parallel()
-	var w *world
-	w = newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
+	var w *testProxy
+	w = newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) {
 		h.Local = func(_ *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 			return func(http.ResponseWriter, *http.Request) (whole bool) {
 				w.cancel()
@@ -204,7 +204,7 @@ func TestClosedClientCancelsRequest(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		began, gone := make(chan struct{}), make(chan struct{})
-		w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) {
+		w := newTestProxy(t, "https", func(_ http.ResponseWriter, r *http.Request) {
 			close(began)
 			<-r.Context().Done()
 			close(gone)
@@ -212,7 +212,7 @@ func TestClosedClientCancelsRequest(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-began; cancel() }()
 		if _, err := w.client(h2).Do(request(t, "GET", w.base(), nil).WithContext(ctx)); err == nil {
-			t.Error("an answer came")
+			t.Error("there is a response")
 		}
 		<-gone
 		if e := w.next(); e.Status != 0 || !errors.Is(e.Err, context.Canceled) {
@@ -230,7 +230,7 @@ func TestTruncatedResponseIsDetected(t *testing.T) {
 		fmt.Fprint(w, "part")
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
-	}, func(t *testing.T, w *world, c *http.Client) {
+	}, func(t *testing.T, w *testProxy, c *http.Client) {
 		for _, path := range []string{"/known", "/stream"} {
 			res, err := c.Do(request(t, "GET", w.base()+path, nil))
 			if err == nil {
@@ -238,7 +238,7 @@ func TestTruncatedResponseIsDetected(t *testing.T) {
 				res.Body.Close()
 			}
 			if err == nil {
-				t.Errorf("%s: the body ended as if it were whole", path)
+				t.Errorf("%s: the body ended like a complete one", path)
 			}
 			if e := w.next(); e.Status != 200 || e.Err == nil || e.ResponseBytes != 4 {
 				t.Errorf("%s: recorded %+v", path, e)
@@ -247,31 +247,31 @@ func TestTruncatedResponseIsDetected(t *testing.T) {
 	})
 }
 
-// zeros is an endless body.
+// zeros is an infinite body.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestLargeBodiesNeedLittleMemory(t *testing.T) { // not parallel: it looks at the heap
+func TestLargeBodiesNeedLittleMemory(t *testing.T) { // not parallel: it measures the heap
 	const size = 64 << 20
 	for name, way := range map[string]struct {
 		scheme string
 		h2     bool
 		server option
 		secret bool
-	}{"http": {"http", false, http1Only, false}, "h1": {"https", false, http1Only, false}, "h2": {"https", true, func(*world) {}, false}, "concealed": {"https", true, func(*world) {}, true}} {
+	}{"http": {"http", false, http1Only, false}, "h1": {"https", false, http1Only, false}, "h2": {"https", true, func(*testProxy) {}, false}, "concealed": {"https", true, func(*testProxy) {}, true}} {
 		t.Run(name, func(t *testing.T) {
 			var most atomic.Uint64
-			w := newWorld(t, way.scheme, func(w http.ResponseWriter, r *http.Request) {
+			w := newTestProxy(t, way.scheme, func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
 				if n != size || err != nil {
-					t.Errorf("the server got %d bytes: %v", n, err)
+					t.Errorf("the server received %d bytes: %v", n, err)
 				}
 				note(&most)
 				_, _ = io.CopyN(w, zeros{}, size/2)
 				note(&most)
 				_, _ = io.CopyN(w, zeros{}, size/2)
-			}, way.server, func(w *world) {
+			}, way.server, func(w *testProxy) {
 				if way.secret {
 					secrets(token("api.test"))(w)
 				}
@@ -286,12 +286,12 @@ func TestLargeBodiesNeedLittleMemory(t *testing.T) { // not parallel: it looks a
 			}
 			defer res.Body.Close()
 			if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
-				t.Errorf("the client got %d bytes: %v", n, err)
+				t.Errorf("the client received %d bytes: %v", n, err)
 			}
 			if e := w.next(); e.RequestBytes != size || e.ResponseBytes != size || e.Err != nil {
 				t.Errorf("recorded %+v", e)
 			}
-			if grown := int64(most.Load()) - int64(before.HeapAlloc); grown > 24<<20 { // three parties' buffers and garbage
+			if grown := int64(most.Load()) - int64(before.HeapAlloc); grown > 24<<20 { // buffers of three parties, and garbage
 				t.Errorf("the heap grew by %d MiB", grown>>20)
 			}
 		})
@@ -306,14 +306,14 @@ func note(most *atomic.Uint64) {
 	}
 }
 
-// curl runs curl in the sandbox's place.
-func (w *world) curl(arguments ...string) (stdout, stderr string) {
+// curl runs curl as a client.
+func (w *testProxy) curl(arguments ...string) (stdout, stderr string) {
 	w.t.Helper()
 	ca := filepath.Join(w.t.TempDir(), "roots.pem")
 	if err := os.WriteFile(ca, w.ca.PEM(), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "curl", append([]string{"-sS", "-q", "--cacert", ca}, arguments...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -341,7 +341,7 @@ func TestCurl(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{"https", []string{"--http1.1", "-H", "Authorization: Bearer " + place, "https://api.test/"}, "GET Bearer " + place + " 0 200 1.1 0"},
+		{"https", []string{"--http1.1", "-H", "Authorization: Bearer " + placeholder, "https://api.test/"}, "GET Bearer " + placeholder + " 0 200 1.1 0"},
 		{"https", []string{"--http2", "-T", file, "https://api.test/"}, "PUT  3145728 200 2 0"},
 		{"https", []string{"--http1.1", "-T", file, "https://api.test/"}, "PUT  3145728 200 1.1 0"}, // with Expect
 		{"https", []string{"--http1.1", "-T", file, "-H", "Transfer-Encoding: chunked", "https://api.test/"}, "PUT  3145728 200 1.1 0"},
@@ -350,19 +350,19 @@ func TestCurl(t *testing.T) {
 		{"http", []string{"--http1.0", "http://api.test/"}, "GET  0 200 1 0"},
 		{"https", []string{"--http2", "-H", "Host: denied.test", "https://api.test/"}, "This connection is for api.test, but the request is for another host. Open another connection.\n 421 2 0"},
 	} {
-		w := newWorld(t, c.scheme, echo, secrets(token("api.test")))
+		w := newTestProxy(t, c.scheme, echo, secrets(token("api.test")))
 		if got, _ := w.curl(append(append(format, "--connect-to", "::"+w.addr), c.arguments...)...); got != c.want {
 			t.Errorf("curl %q: got %q, want %q", c.arguments, got, c.want)
 		}
 	}
-	w := newWorld(t, "http", echo, handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
+	w := newTestProxy(t, "http", echo, handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
 	if got, _ := w.curl("-x", "http://"+w.addr, "-d", "abc", "http://more.test/"); got != "POST  3" {
 		t.Errorf("through a proxy: %q", got)
 	}
 }
 
-// BenchmarkRequests compares requests through a Handler with requests straight
-// to the server: one client, one kept connection, 1 KiB of body each way.
+// BenchmarkRequests measures requests through a Handler and directly: one client,
+// one connection, 1 KiB of body in each direction.
 func BenchmarkRequests(b *testing.B) {
 	body := strings.Repeat("x", 1024)
 	for _, way := range []struct {
@@ -370,10 +370,10 @@ func BenchmarkRequests(b *testing.B) {
 		h2           bool
 		secret       bool
 	}{{"http", "http", false, false}, {"h1", "https", false, false}, {"h2", "https", true, false}, {"h2 with a secret", "https", true, true}} {
-		w := newWorld(b, way.scheme, func(w http.ResponseWriter, r *http.Request) {
+		w := newTestProxy(b, way.scheme, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			_, _ = w.Write(body)
-		}, func(w *world) {
+		}, func(w *testProxy) {
 			w.h.Record = nil
 			if way.secret {
 				secrets(token("api.test"))(w)
@@ -392,7 +392,7 @@ func BenchmarkRequests(b *testing.B) {
 				begin := time.Now()
 				for b.Loop() {
 					r := request(b, "POST", w.base(), strings.NewReader(body))
-					r.Header.Set("Authorization", place)
+					r.Header.Set("Authorization", placeholder)
 					if _, got := do(b, c, r); len(got) < 1024 {
 						b.Fatal(got)
 					}
@@ -403,14 +403,14 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// BenchmarkDownload compares how fast large bodies come.
+// BenchmarkDownload measures the throughput of large bodies.
 func BenchmarkDownload(b *testing.B) {
 	const size = 16 << 20
 	for _, way := range []struct {
 		name, scheme string
 		h2           bool
 	}{{"http", "http", false}, {"h1", "https", false}, {"h2", "https", true}} {
-		w := newWorld(b, way.scheme, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, size) }, func(w *world) { w.h.Record = nil })
+		w := newTestProxy(b, way.scheme, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, size) }, func(w *testProxy) { w.h.Record = nil })
 		b.Run(way.name, func(b *testing.B) {
 			b.SetBytes(size)
 			c := w.client(way.h2)

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// FuzzStrictReader holds that the HTTP server reads what the wire lets through just as
-// the wire does: the same requests, each where the one before it ends.
+// FuzzStrictReader checks that net/http parses the output of the strict reader like
+// the reader does: the same requests with the same boundaries.
 func FuzzStrictReader(f *testing.F) {
 	for _, raw := range corpus {
 		f.Add([]byte(raw))
@@ -24,7 +24,7 @@ func FuzzStrictReader(f *testing.F) {
 		given, requests, head, body := proxy.ReadStrict(bytes.NewReader(raw))
 		slow, again, _, _ := proxy.ReadStrict(iotest.OneByteReader(bytes.NewReader(raw)))
 		if !bytes.Equal(given, slow) || requests != again {
-			t.Fatalf("read byte by byte it is %q, %d requests, not %q, %d", slow, again, given, requests)
+			t.Fatalf("byte by byte the output is %q, %d requests, not %q, %d", slow, again, given, requests)
 		}
 		verbatim := given
 		if head {
@@ -37,13 +37,13 @@ func FuzzStrictReader(f *testing.F) {
 		for n := 1; ; n++ {
 			r, err := http.ReadRequest(in)
 			if errors.Is(err, io.EOF) && n != requests+1 {
-				t.Fatalf("the server finds %d requests in %q, the wire %d", n-1, given, requests)
+				t.Fatalf("net/http finds %d requests in %q, the reader %d", n-1, given, requests)
 			}
 			if err != nil {
-				return // what the server refuses by itself ends the connection
+				return // net/http refused it, which ends the connection
 			}
 			if n > requests {
-				t.Fatalf("the server finds a request %d in %q: %s %s", n, given, r.Method, r.RequestURI)
+				t.Fatalf("net/http finds a request %d in %q: %s %s", n, given, r.Method, r.RequestURI)
 			}
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				if n != requests {

@@ -70,7 +70,7 @@ func TestAuthorityIsStored(t *testing.T) {
 		t.Errorf("subject %q", ca.Subject)
 	}
 	if got, want := ca.NotAfter, start.AddDate(0, 0, 3650); !got.Equal(want) {
-		t.Errorf("it ends at %v, want %v", got, want)
+		t.Errorf("it expires at %v, want %v", got, want)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -80,11 +80,11 @@ func TestAuthorityIsStored(t *testing.T) {
 		t.Errorf("the file has mode %v", info.Mode())
 	}
 	if bytes.Contains(a.PEM(), []byte("PRIVATE")) {
-		t.Error("PEM tells the key")
+		t.Error("PEM contains the key")
 	}
 	again := open(t, path, at(start.Add(time.Hour)))
 	if diff := cmp.Diff(string(a.PEM()), string(again.PEM())); diff != "" {
-		t.Errorf("opened again it is another (-want +got):\n%s", diff)
+		t.Errorf("the reopened authority differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -106,12 +106,12 @@ func TestConcurrentOpensShareAuthority(t *testing.T) {
 	wg.Wait()
 	for _, g := range got {
 		if g != got[0] {
-			t.Fatal("two openers have different authorities")
+			t.Fatal("two callers have different authorities")
 		}
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
-		t.Errorf("left in the folder: %v, %v", left, err)
+		t.Errorf("files in the folder: %v, %v", left, err)
 	}
 }
 
@@ -121,15 +121,15 @@ func TestAuthorityIsRenewedBeforeExpiry(t *testing.T) {
 	first := open(t, path, at(start))
 	end := caOf(t, first).NotAfter
 	if kept := open(t, path, at(end.AddDate(0, 0, -31))); !bytes.Equal(kept.PEM(), first.PEM()) {
-		t.Error("it was renewed 31 days before its end")
+		t.Error("it was renewed 31 days before its expiry")
 	}
 	now := end.AddDate(0, 0, -29)
 	second := open(t, path, at(now))
 	if bytes.Equal(second.PEM(), first.PEM()) {
-		t.Fatal("it was not renewed 29 days before its end")
+		t.Fatal("it was not renewed 29 days before its expiry")
 	}
 	if got := caOf(t, second).NotAfter; !got.Equal(now.AddDate(0, 0, 3650)) {
-		t.Errorf("the new one ends at %v", got)
+		t.Errorf("the new one expires at %v", got)
 	}
 	if third := open(t, path, at(now)); !bytes.Equal(third.PEM(), second.PEM()) {
 		t.Error("it was renewed twice")
@@ -167,7 +167,7 @@ func TestInvalidHostsAreRefused(t *testing.T) {
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	for _, host := range []string{"", ".", "*.example.com", "a b", "a..b", "-a.example", "a\nb", "ex\u00e4mple.com", "fe80::1%eth0", strings.Repeat("a.", 130), strings.Repeat("a", 64)} {
 		if _, err := a.Certificate(host); err == nil {
-			t.Errorf("%q got a certificate", host)
+			t.Errorf("%q has a certificate", host)
 		}
 	}
 }
@@ -179,21 +179,21 @@ func TestCertificatesAreCachedAndRenewed(t *testing.T) {
 	first := certificate(t, a, "example.com")
 	now = start.Add(5 * 24 * time.Hour)
 	if certificate(t, a, "EXAMPLE.com") != first {
-		t.Error("a good certificate was made anew")
+		t.Error("a valid certificate was replaced")
 	}
 	now = start.Add(6*24*time.Hour + time.Minute)
 	renewed := certificate(t, a, "example.com")
 	if renewed == first || !renewed.Leaf.NotAfter.After(first.Leaf.NotAfter) {
-		t.Error("a certificate near its end was given out")
+		t.Error("a certificate that expires soon was returned")
 	}
 	for i := range 1024 {
 		certificate(t, a, fmt.Sprintf("h%d.example", i))
 	}
 	if certificate(t, a, "example.com") == renewed {
-		t.Error("more than 1,024 hosts are remembered")
+		t.Error("more than 1,024 hosts are cached")
 	}
 	if last := certificate(t, a, "h1023.example"); certificate(t, a, "h1023.example") != last {
-		t.Error("a host used lately was forgotten")
+		t.Error("a recently used host is not cached")
 	}
 }
 
@@ -208,7 +208,7 @@ func TestCertificateIsIssuedOnce(t *testing.T) {
 	wg.Wait()
 	for i := range got {
 		if got[i] == nil || got[i] != got[i%2] {
-			t.Fatalf("asker %d got a certificate of its own", i)
+			t.Fatalf("caller %d received another certificate", i)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestCertificateDoesNotOutliveAuthority(t *testing.T) {
 		t.Errorf("its end (-want +got):\n%s", diff)
 	}
 	if certificate(t, a, "example.com") != leaf {
-		t.Error("in the authority's last day every call signs")
+		t.Error("on the last day of the authority, certificates are not cached")
 	}
 }
 
@@ -340,7 +340,7 @@ func TestSystemBundleIsFound(t *testing.T) {
 	}
 }
 
-// foreign is a file like an authority's that something else made.
+// foreign returns the file of an authority that another program created.
 func foreign(t *testing.T, name string, ca bool) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

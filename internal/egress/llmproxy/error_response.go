@@ -18,8 +18,8 @@ import (
 // retry.
 const shouldRetry = "X-Should-Retry"
 
-// fault is an error response of the proxy.
-type fault struct {
+// errorResponse is an error response of the proxy.
+type errorResponse struct {
 	status  int
 	kind    string // in the providers' vocabulary
 	message string
@@ -29,36 +29,36 @@ type fault struct {
 
 var errIdle = errors.New("the provider sent no bytes for too long")
 
-func tooLarge() *fault {
-	return &fault{status: http.StatusRequestEntityTooLarge, kind: "request_too_large", message: "A request to the model may have 64 MiB."}
+func tooLarge() *errorResponse {
+	return &errorResponse{status: http.StatusRequestEntityTooLarge, kind: "request_too_large", message: "A request to the model may have 64 MiB."}
 }
 
 // failure returns the response to a request that failed with err.
-func (c *call) failure(ctx context.Context, err error) *fault {
+func (c *modelCall) failure(ctx context.Context, err error) *errorResponse {
 	host := net.JoinHostPort(c.x.Host, strconv.Itoa(int(c.x.Port)))
 	if refused, ok := errors.AsType[policy.Refusal](err); ok {
-		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: refused.Rule, message: "The model's provider cannot be reached: " + refused.Message}
+		return &errorResponse{status: http.StatusForbidden, kind: "permission_error", rule: refused.Rule, message: "The model's provider cannot be reached: " + refused.Message}
 	}
 	if bad, ok := errors.AsType[bodyError](err); ok {
-		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("The request's body cannot be read: %v.", bad.error)}
+		return &errorResponse{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("The request's body cannot be read: %v.", bad.error)}
 	}
 	switch {
 	case errors.Is(err, errTooLarge):
 		return tooLarge()
 	case errors.Is(err, errBackground):
-		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: "Responses in the background are not supported, because they cannot be counted. Omit 'background' from the request."}
+		return &errorResponse{status: http.StatusBadRequest, kind: "invalid_request_error", message: "Responses in the background are not supported, because they cannot be counted. Omit 'background' from the request."}
 	case errors.Is(err, errNotJSON):
-		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: "The request's body is not valid JSON."}
+		return &errorResponse{status: http.StatusBadRequest, kind: "invalid_request_error", message: "The request's body is not valid JSON."}
 	case errors.Is(err, errMemory):
-		return &fault{status: http.StatusTooManyRequests, kind: "rate_limit_error", retry: true, message: "The requests of this run in progress exceed 128 MiB. Send fewer at once."}
+		return &errorResponse{status: http.StatusTooManyRequests, kind: "rate_limit_error", retry: true, message: "The requests of this run in progress exceed 128 MiB. Send fewer at once."}
 	}
 	if errors.Is(context.Cause(ctx), errIdle) || errors.Is(err, context.DeadlineExceeded) {
-		return &fault{status: http.StatusGatewayTimeout, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s did not respond in time.", host)}
+		return &errorResponse{status: http.StatusGatewayTimeout, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s did not respond in time.", host)}
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return &fault{status: http.StatusBadGateway, kind: "api_error", message: fmt.Sprintf("The certificate of the model's provider at %s is invalid: %v. The operator can add its issuer with --egress-ca.", host, bad.Err)}
+		return &errorResponse{status: http.StatusBadGateway, kind: "api_error", message: fmt.Sprintf("The certificate of the model's provider at %s is invalid: %v. The operator can add its issuer with --egress-ca.", host, bad.Err)}
 	}
-	return &fault{status: http.StatusBadGateway, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s cannot be reached: %s.", host, c.p.reason(err))}
+	return &errorResponse{status: http.StatusBadGateway, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s cannot be reached: %s.", host, c.p.reason(err))}
 }
 
 // reason is an error in words for the run, without this host's addresses and
@@ -74,7 +74,7 @@ func (p *Proxy) reason(err error) string {
 }
 
 // refuse writes an error response.
-func (c *call) refuse(w http.ResponseWriter, f *fault) bool {
+func (c *modelCall) refuse(w http.ResponseWriter, f *errorResponse) bool {
 	if f.status < 500 {
 		c.x.Refused = true
 	}
@@ -98,7 +98,7 @@ func (c *call) refuse(w http.ResponseWriter, f *fault) bool {
 }
 
 // errorBody returns an error in the provider's dialect.
-func (p *Proxy) errorBody(f *fault) any {
+func (p *Proxy) errorBody(f *errorResponse) any {
 	type fields map[string]any
 	if p.anthropic {
 		return fields{"type": "error", "error": fields{"type": f.kind, "message": f.message}}
