@@ -6,7 +6,7 @@ slow='
 e2e/agents: runs real agents for minutes
 e2e/hostile: exhausts the limits of sandboxes for minutes
 e2e/service: crashes servers under load for minutes
-internal/bench: measures
+cmd/stint-bench: measures
 internal/sandbox/gvisor: starts gVisor kernels for minutes
 '
 skips="$(mktemp)"

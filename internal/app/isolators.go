@@ -200,17 +200,6 @@ func Probe(ctx context.Context, c config.Config) []sandbox.Report {
 	return out
 }
 
-// OpenIsolator opens an isolator without a server, with its state below the data folder,
-// for benchmarks.
-func OpenIsolator(ctx context.Context, c *config.Config, name string) (Isolator, error) {
-	if makers[name] == nil {
-		return nil, fmt.Errorf("there is no isolation '%s'", name)
-	}
-	h := hostParts{c: c, state: filepath.Join(c.Data, "sandbox"), instance: fmt.Sprintf("bench-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)}
-	d, _, err := openAvailable(ctx, h, name)
-	return d, err
-}
-
 func probe(ctx context.Context, c *config.Config, name string) sandbox.Report {
 	report := sandbox.Report{Driver: name}
 	dir, err := os.MkdirTemp("", "stint-doctor-")

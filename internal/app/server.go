@@ -31,7 +31,6 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sealing/keyring"
 	"github.com/stint-dev/stint/internal/secrets"
-	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/telemetry"
 	"github.com/stint-dev/stint/internal/worker"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
@@ -77,7 +76,6 @@ type server struct {
 	offers   func(*stint.Definition) error // returns an error for what the worker does not have; nil without one
 	registry *prometheus.Registry
 
-	journal func(store.Journal) store.Journal // wraps that of the database; nil: none
 	closers []func() error
 }
 
@@ -142,11 +140,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	if err := s.openContent(ctx); err != nil {
 		return err
 	}
-	journal := store.Journal(s.db)
-	if s.journal != nil {
-		journal = s.journal(s.db)
-	}
-	s.feed = feed.New(journal, s.db.bus, s.db.crossProcess)
+	s.feed = feed.New(s.db, s.db.bus, s.db.crossProcess)
 	s.dispatch = dispatch.NewLocal(dispatch.Config{
 		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,

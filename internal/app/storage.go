@@ -94,18 +94,3 @@ func (s *server) openBucket(ctx context.Context, part string) (blob.Store, error
 	}
 	return b, nil
 }
-
-// Folder is a storage in a folder, for benchmarks.
-type Folder interface {
-	blob.Store
-	Close() error
-}
-
-// OpenFolder opens a folder as storage. It creates the folder if it is missing.
-func OpenFolder(dir string) (Folder, error) {
-	s, err := localfs.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the storage: %w", err)
-	}
-	return s, nil
-}

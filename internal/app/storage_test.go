@@ -68,14 +68,14 @@ func TestEncryptedStorage(t *testing.T) {
 // serve calls use with a client of a running server.
 func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	t.Helper()
-	parts, err := app.OpenParts(t.Context(), c, nil)
+	handler, access, closeAll, err := app.OpenHandler(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer parts.Close()
-	front := httptest.NewServer(parts.Handler)
+	defer closeAll()
+	front := httptest.NewServer(handler)
 	defer front.Close()
-	token, err := parts.Auth.Login(t.Context(), "acme", "ann", "test", 1)
+	token, err := access.Login(t.Context(), "acme", "ann", "test", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// The verdicts of a row.
+const (
+	Met    = "met"
+	Short  = "SHORT"
+	NoGoal = "no goal"
+	Broken = "ERROR"
+)
+
+// Report is the result of one run of the benchmark.
+type Report struct {
+	Head      []Fact    `json:"head"`
+	Quick     bool      `json:"quick"`
+	StartedAt time.Time `json:"startedAt"`
+	Seconds   float64   `json:"seconds"`
+	Rows      []Row     `json:"results"`
+}
+
+// Fact is a line of the report's head: what was measured, and where.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Row is one line of the report. Ratio is Measured divided by AnchorMeasured,
+// which was measured in the same run; it is 0 without an anchor.
+type Row struct {
+	Scenario       string   `json:"scenario"`
+	What           string   `json:"what"`
+	Measured       Measure  `json:"measured"`
+	Anchor         string   `json:"anchor,omitempty"`
+	AnchorMeasured *Measure `json:"anchorMeasured,omitempty"`
+	Ratio          float64  `json:"ratio,omitempty"`
+	Goals          []Goal   `json:"goals,omitempty"`
+	Note           string   `json:"note,omitempty"`
+	Error          string   `json:"error,omitempty"`
+}
+
+// compare returns a row with an anchor. The ratio is that of the rates if both
+// have one, else that of the medians or values.
+func compare(what string, m Measure, anchor string, a Measure) Row {
+	r := Row{What: what, Measured: m, Anchor: anchor, AnchorMeasured: &a}
+	switch {
+	case m.Rate > 0 && a.Rate > 0:
+		r.Ratio = m.Rate / a.Rate
+	case a.P50Ms > 0:
+		r.Ratio = m.P50Ms / a.P50Ms
+	case a.Value > 0:
+		r.Ratio = m.Value / a.Value
+	}
+	return r
+}
+
+// Verdict is Short if one of the goals is missed.
+func (r *Row) Verdict() string {
+	switch {
+	case r.Error != "":
+		return Broken
+	case len(r.Goals) == 0:
+		return NoGoal
+	case slices.ContainsFunc(r.Goals, func(g Goal) bool { return !g.Met }):
+		return Short
+	}
+	return Met
+}
+
+// count returns the number of rows with the verdict.
+func (r *Report) count(v string) (n int) {
+	for i := range r.Rows {
+		if r.Rows[i].Verdict() == v {
+			n++
+		}
+	}
+	return n
+}
+
+// Measure is a measured value; members that do not apply are 0.
+type Measure struct {
+	P50Ms  float64 `json:"p50Ms,omitempty"`
+	P99Ms  float64 `json:"p99Ms,omitempty"`
+	Rate   float64 `json:"perSecond,omitempty"`
+	Value  float64 `json:"value,omitempty"`
+	Unit   string  `json:"unit,omitempty"` // of Value
+	Number int     `json:"number,omitempty"`
+}
+
+// latency returns the measure of durations.
+func latency(took []time.Duration) Measure {
+	return Measure{P50Ms: milliseconds(quantile(took, 0.5)), P99Ms: milliseconds(quantile(took, 0.99)), Number: len(took)}
+}
+
+// String returns text such as "p50 0.41 ms, p99 1.2 ms".
+func (m Measure) String() string {
+	var parts []string
+	if m.P50Ms > 0 {
+		parts = append(parts, "p50 "+number(m.P50Ms)+" ms")
+	}
+	if m.P99Ms > 0 {
+		parts = append(parts, "p99 "+number(m.P99Ms)+" ms")
+	}
+	if m.Rate > 0 {
+		parts = append(parts, number(m.Rate)+"/s")
+	}
+	if m.Unit != "" {
+		parts = append(parts, number(m.Value)+" "+m.Unit)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Goal is a limit and whether the measured value meets it.
+type Goal struct {
+	Text  string  `json:"goal"` // such as "p99 ≤ 10 ms"
+	Limit float64 `json:"limit"`
+	Value float64 `json:"value"`
+	Met   bool    `json:"met"`
+}
+
+// atMost returns a goal that the value must not exceed. A value of 0 was not
+// measured and does not meet it. Name and unit may be empty.
+func atMost(name string, value, limit float64, unit string) Goal {
+	return Goal{Text: goalText(name, "≤", limit, unit), Limit: limit, Value: value, Met: value > 0 && value <= limit}
+}
+
+// atLeast returns a goal that the value must reach.
+func atLeast(name string, value, limit float64, unit string) Goal {
+	return Goal{Text: goalText(name, "≥", limit, unit), Limit: limit, Value: value, Met: value >= limit && !math.IsInf(value, 0)}
+}
+
+func goalText(name, relation string, limit float64, unit string) string {
+	text := fmt.Sprint(limit)
+	if limit >= 1000 {
+		text = number(limit)
+	}
+	if !strings.HasPrefix(unit, "/") {
+		unit = " " + unit
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", name, relation, text, unit))
+}
+
+// number formats a value with three significant digits, or as a whole number
+// with grouped thousands.
+func number(v float64) string {
+	if math.Abs(v) >= 999.5 {
+		return grouped(int64(math.Round(v)))
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%#.3g", v), ".")
+}
+
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	first := strings.Count(digits, "-")
+	for i := len(digits) - 3; i > first; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Write prints the report as a table with a head and notes.
+func (r *Report) Write(w io.Writer) error {
+	for _, f := range r.Head {
+		fmt.Fprintf(w, "%-10s %s\n", f.Name+":", f.Value)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "SCENARIO\tWHAT\tMEASURED\tANCHOR IN THE SAME RUN\tRATIO\tGOAL\tVERDICT")
+	for i := range r.Rows {
+		fmt.Fprintln(t, strings.Join(r.Rows[i].cells(), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprint(w, "\nNotes\n")
+	for _, row := range r.Rows {
+		if row.Note != "" {
+			fmt.Fprintf(w, "  %s, %s: %s\n", row.Scenario, row.What, row.Note)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%d met, %d short, %d without a goal, %d errors.\n", r.count(Met), r.count(Short), r.count(NoGoal), r.count(Broken))
+	return err
+}
+
+func (r *Row) cells() []string {
+	cells := []string{r.Scenario, r.What, "–", "–", "–", "–", r.Verdict()}
+	if r.Error != "" {
+		cells[6] += ": " + oneLine(r.Error)
+		return cells
+	}
+	cells[2] = r.Measured.String()
+	if r.AnchorMeasured != nil {
+		cells[3], cells[4] = r.Anchor+": "+r.AnchorMeasured.String(), number(r.Ratio)+" ×"
+	}
+	var goals []string
+	for _, g := range r.Goals {
+		if !g.Met && len(r.Goals) > 1 {
+			g.Text += " (short)"
+		}
+		goals = append(goals, g.Text)
+	}
+	if len(goals) > 0 {
+		cells[5] = strings.Join(goals, ", ")
+	}
+	return cells
+}
+
+// oneLine replaces line ends and tabs, which would break the table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// machineFacts describes the measured binary and the machine.
+func machineFacts(program, folder, database string) []Fact {
+	memory := float64(memoryField("/proc/meminfo", "MemTotal")) / (1 << 30)
+	return []Fact{
+		{"Program", firstLine(program, "version") + " (" + program + ")"},
+		{"Machine", fmt.Sprintf("%d × %s, %.0f GiB memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory)},
+		{"System", fmt.Sprintf("%s, %s %s/%s", firstLine("uname", "-sr"), runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		{"Data", fmt.Sprintf("%s (%s)", firstLine("findmnt", "-no", "FSTYPE,SOURCE", "--target", folder), folder)},
+		{"Database", database},
+	}
+}
+
+// firstLine returns the first line of a program's output.
+func firstLine(program string, args ...string) string {
+	out, _ := exec.Command(program, args...).Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return cmp.Or(line, "unknown")
+}
+
+// field returns the first value of a "name: value" line of a file in /proc.
+func field(path, name string) string {
+	content, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// memoryField returns a size from a file in /proc in bytes, or 0.
+func memoryField(path, name string) int64 {
+	kib, _ := strconv.ParseInt(strings.TrimSuffix(field(path, name), " kB"), 10, 64)
+	return kib << 10
+}
+
+func loadAverage() string {
+	content, _ := os.ReadFile("/proc/loadavg")
+	return strings.Join(strings.Fields(string(content))[:3], " ")
+}
