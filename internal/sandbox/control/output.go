@@ -64,27 +64,17 @@ func (s *outputCopier) drain(buf []byte, deliver func([]byte)) {
 	if err != nil {
 		return
 	}
-	waiting := 0
-	for more := true; more; {
-		err := raw.Control(func(fd uintptr) {
-			if waiting == 0 {
-				if waiting, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ); err != nil {
-					waiting = 0
-				}
-			}
-			n, err := unix.Read(int(fd), buf[:min(len(buf), max(waiting, 0))])
-			if err != nil || n <= 0 {
-				more = false
+	_ = raw.Control(func(fd uintptr) { // fails only for a closed pipe
+		waiting, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		for err == nil && waiting > 0 {
+			var n int
+			if n, err = unix.Read(int(fd), buf[:min(len(buf), waiting)]); n <= 0 {
 				return
 			}
 			deliver(buf[:n])
 			waiting -= n
-			more = waiting > 0
-		})
-		if err != nil {
-			return
 		}
-	}
+	})
 }
 
 // startDeadline limits the copying to drainTime.

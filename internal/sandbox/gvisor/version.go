@@ -13,10 +13,7 @@ func version(program string) string {
 	if err != nil {
 		return unknown
 	}
-	if info.Main.Path == module {
-		return info.Main.Version
-	}
-	for _, m := range info.Deps {
+	for _, m := range append(info.Deps, &info.Main) {
 		if m.Path == module {
 			return m.Version
 		}

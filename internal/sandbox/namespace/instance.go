@@ -123,9 +123,7 @@ func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	err := sb.conn.Start(ctx, c)
 	if err != nil && ctx.Err() != nil {
 		// Whether the command was started is unknown, so it must be killed.
-		if kerr := sb.process.Kill(); !errors.Is(kerr, os.ErrProcessDone) {
-			err = errors.Join(err, kerr)
-		}
+		sb.killInit()
 	}
 	return err
 }

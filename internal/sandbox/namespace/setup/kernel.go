@@ -72,7 +72,8 @@ func (p *initProcess) serveKernel() int {
 	}
 }
 
-// detachHost removes access to the host before another program runs.
+// detachHost unmounts the host's root before another program runs, and makes the
+// sandbox's own read-only.
 func (p *initProcess) detachHost() error {
 	if !p.plan.UserRange {
 		if err := unmountHost(); err != nil {

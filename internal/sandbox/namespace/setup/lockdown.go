@@ -43,12 +43,7 @@ func dropPrivileges(p *Plan) error {
 // beforeStart is called just before the command's start. Afterwards the mounts
 // cannot be changed.
 func (p *initProcess) beforeStart() error {
-	if !p.plan.UserRange {
-		if err := unmountHost(); err != nil {
-			return err
-		}
-	}
-	if err := readOnly("/"); err != nil {
+	if err := p.detachHost(); err != nil {
 		return err
 	}
 	if err := restrict(p.landlock); err != nil {
