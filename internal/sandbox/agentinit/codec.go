@@ -35,8 +35,8 @@ func appendValue(b []byte, v reflect.Value) []byte {
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return append(b, v.Bytes()...)
 		}
-		for _, item := range v.Seq2() {
-			b = appendValue(b, item)
+		for i := range v.Len() {
+			b = appendValue(b, v.Index(i))
 		}
 		return b
 	case reflect.Struct:
@@ -106,8 +106,8 @@ func (d *decoder) list(v reflect.Value) bool {
 		return false
 	}
 	v.Set(reflect.MakeSlice(v.Type(), int(n), int(n)))
-	for _, item := range v.Seq2() {
-		if !d.value(item) {
+	for i := range v.Len() {
+		if !d.value(v.Index(i)) {
 			return false
 		}
 	}
