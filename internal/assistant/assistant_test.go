@@ -32,7 +32,7 @@ func TestConversationWithThreeProviders(t *testing.T) {
 		lines, code := w.run(fmt.Sprintf("[[think: Hm.]][[run: echo %d | tee -a out.txt]] [[usage: in=100,out=20,cacheRead=40]]", i))
 		end := last(lines)
 		if code != 0 || !end.OK || !strings.Contains(end.Text, fmt.Sprintf("user_turns=%d", i+1)) {
-			t.Fatalf("%s: exit %d, last word %+v", kind, code, end)
+			t.Fatalf("%s: exit %d, last line %+v", kind, code, end)
 		}
 		if started := lines[0]; started.Session != "c-1" || started.Resumed != (i > 0) {
 			t.Errorf("%s: began with %+v", kind, started)
@@ -103,7 +103,7 @@ func TestBrokenAnswer(t *testing.T) {
 		t.Error(d, code, last(lines))
 	}
 	if b.asked(0) != b.asked(1) {
-		t.Error("the second request is another")
+		t.Error("the second request differs")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestTurnLimit(t *testing.T) {
 		t.Error("a tool was used beyond the limit")
 	}
 	if lines, code := w.run("on"); code != 0 || last(lines).Text != "I go on." {
-		t.Errorf("the conversation does not go on: exit %d, %+v", code, last(lines))
+		t.Errorf("the conversation does not continue: exit %d, %+v", code, last(lines))
 	}
 }
 
@@ -131,7 +131,7 @@ func TestSchemaCorrection(t *testing.T) {
 		ok      bool
 	}{
 		"at once":  {[]string{says("```json\n{\"n\": 1}\n```")}, true},
-		"at last":  {[]string{says("One."), says(`{"n":"one"}`), says(`{"n":1}`)}, true},
+		"finally":  {[]string{says("One."), says(`{"n":"one"}`), says(`{"n":1}`)}, true},
 		"not once": {[]string{says("One."), says("One!"), says("ONE")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestSchemaCorrection(t *testing.T) {
 			if !c.ok && !strings.Contains(end.Error, "output.schema") {
 				t.Errorf("error %q", end.Error)
 			}
-			if name == "at last" && !strings.Contains(b.asked(2), "has type") {
+			if name == "finally" && !strings.Contains(b.asked(2), "has type") {
 				t.Errorf("the validator's words are not in %s", b.asked(2))
 			}
 		})
@@ -173,8 +173,8 @@ func TestCutAnswersAreContinued(t *testing.T) {
 		"matched with a schema": {schema, 0, []string{long("```json\n{\"n\":"), says("1}\n```")}, protocol.Line{OK: true, Text: "```json\n{\"n\":1}\n```"}, []string{"length"}},
 		"corrected":             {schema, 0, []string{long(`{"n"`), says("!"), says(`{"n":1}`)}, protocol.Line{OK: true, Text: `{"n":1}`}, []string{"length", "schema"}},
 		"before a tool":         {nil, 0, []string{long("I will"), use, says("Done.")}, protocol.Line{OK: true, Text: "Done."}, []string{"length"}},
-		"refused in the end":    {nil, 0, []string{long("One, "), stops("no.", "content_filter")}, protocol.Line{Text: "One, no.", Error: "refused"}, []string{"length"}},
-		"without an end":        {nil, 0, []string{long("1"), long("2"), long("3"), long("4")}, protocol.Line{Text: "1234", Error: "4 times, and the last one is incomplete. Ask for less"}, []string{"length", "length", "length"}},
+		"refused at the end":    {nil, 0, []string{long("One, "), stops("no.", "content_filter")}, protocol.Line{Text: "One, no.", Error: "refused"}, []string{"length"}},
+		"cut every time":        {nil, 0, []string{long("1"), long("2"), long("3"), long("4")}, protocol.Line{Text: "1234", Error: "4 times, and the last one is incomplete. Ask for less"}, []string{"length", "length", "length"}},
 		"without turns left":    {nil, 2, []string{long("1"), long("2")}, protocol.Line{Text: "12", Reason: stint.ReasonBudget, Error: "limits.maxTurns"}, []string{"length"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,14 +285,14 @@ func TestKilledDuringTool(t *testing.T) {
 				_ = syscall.Kill(-group, syscall.SIGKILL) // as at the end of a sandbox
 			} else {
 				if l := last(lines); cmd.ProcessState.ExitCode() != 130 || l.Reason != stint.ReasonCancelled {
-					t.Errorf("exit %d, last word %+v", cmd.ProcessState.ExitCode(), l)
+					t.Errorf("exit %d, last line %+v", cmd.ProcessState.ExitCode(), l)
 				}
 				limit := time.Now().Add(time.Minute)
 				for alive(group) && time.Now().Before(limit) { // a killed process takes a moment to end
 					runtime.Gosched()
 				}
 				if alive(group) {
-					t.Error("the tool's processes live")
+					t.Error("processes of the tool are left")
 				}
 			}
 			b := newScriptedModel(t, says("On we go."))
@@ -301,7 +301,7 @@ func TestKilledDuringTool(t *testing.T) {
 				t.Errorf("exit %d, %+v", code, last(lines))
 			}
 			if !strings.Contains(b.asked(0), "Interrupted: the tool was stopped") {
-				t.Errorf("the model is told %s", b.asked(0))
+				t.Errorf("the request is %s", b.asked(0))
 			}
 		})
 	}
@@ -361,8 +361,8 @@ func TestBadArguments(t *testing.T) {
 		want  string
 	}{
 		"no configuration":     {nil, "", "usage"},
-		"none there":           {[]string{broken + "x"}, "", "read the configuration"},
-		"a broken one":         {[]string{broken}, "", "read the configuration"},
+		"missing":              {[]string{broken + "x"}, "", "read the configuration"},
+		"broken":               {[]string{broken}, "", "read the configuration"},
 		"no prompt":            {[]string{newWorld(t).config()}, "x\n", "no prompt"},
 		"an interrupt instead": {[]string{newWorld(t).config()}, `{"type":"interrupt"}` + "\n", "prompt"},
 	} {

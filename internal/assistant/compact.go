@@ -21,8 +21,8 @@ const (
 	maxRetold      = 4 << 10  // bytes of one step that are summarised
 )
 
-// limitOf returns the maximum size of a conversation in tokens. Offline there
-// is none, because a summary would hide which steps are done.
+// limitOf returns the maximum size of a conversation in tokens. Offline
+// conversations have no limit, because a summary would hide which steps are done.
 func limitOf(c *protocol.Config) int64 {
 	switch {
 	case c.Provider == stint.ProviderOffline:
@@ -122,9 +122,9 @@ func (a *agent) cut() int {
 // asText returns records as text, within half of the context.
 func (a *agent) asText(visible []contextRecord) string {
 	var b strings.Builder
-	step := func(who, text string) {
+	step := func(author, text string) {
 		short, _ := transcript.Shorten(text, maxRetold)
-		fmt.Fprintf(&b, "[%s]\n%s\n\n", who, short)
+		fmt.Fprintf(&b, "[%s]\n%s\n\n", author, short)
 	}
 	for _, e := range visible {
 		switch e.Type {

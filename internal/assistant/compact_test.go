@@ -30,7 +30,7 @@ func TestLongConversationIsSummarised(t *testing.T) {
 		t.Errorf("the summary was asked for with %.300s", b.asked(2))
 	}
 	if again := b.asked(3); !strings.Contains(again, "SUMMARY") || !strings.Contains(again, "word for word") || len(again) > 30_000 {
-		t.Errorf("after the summary the model is told %d bytes: %.600s", len(again), again)
+		t.Errorf("after the summary the request has %d bytes: %.600s", len(again), again)
 	}
 	if u := last(of(lines, protocol.LineUsage)); u.Usage.ModelCalls != 4 || u.Turns != 3 {
 		t.Errorf("usage %+v, turns %d", u.Usage, u.Turns)
@@ -67,10 +67,10 @@ func TestMissingSummary(t *testing.T) {
 		want    protocol.Line
 		notices []string
 	}{
-		"but nothing":             {12_000, []string{long, long, says(" \n"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
-		"but a refusal":           {12_000, []string{long, long, stops("I won't.", "content_filter"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
-		"but nothing, until full": {12_000, []string{long, long, says(""), full, says("SUMMARY"), says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary", "compaction"}},
-		"for a full context":      {0, []string{long, long, full, stops("I won't.", "content_filter")}, protocol.Line{Error: "returned no summary of it. Begin a new session"}, nil},
+		"summary empty":            {12_000, []string{long, long, says(" \n"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
+		"summary refused":          {12_000, []string{long, long, stops("I won't.", "content_filter"), long, says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary"}},
+		"summary empty until full": {12_000, []string{long, long, says(""), full, says("SUMMARY"), says("The end.")}, protocol.Line{OK: true, Text: "The end."}, []string{"no_summary", "compaction"}},
+		"for a full context":       {0, []string{long, long, full, stops("I won't.", "content_filter")}, protocol.Line{Error: "returned no summary of it. Begin a new session"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,14 +91,14 @@ func TestMissingSummary(t *testing.T) {
 			}
 			if c.want.OK {
 				if again := b.asked(len(c.answers) - 1); !strings.Contains(again, "word for word") || !strings.Contains(again, "xxxxxxxxxx") {
-					t.Errorf("the model is told %.600s", again)
+					t.Errorf("the request is %.600s", again)
 				}
 			}
 		})
 	}
 }
 
-// There is one summary at a time, and it stands for all records before it.
+// There is one summary at a time, which covers all earlier records.
 func TestSummaryReplacesSummary(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
@@ -144,7 +144,7 @@ func TestSummaryReplacesSummary(t *testing.T) {
 					at += n
 				}
 				if strings.Contains(asked, "OLDER") {
-					t.Errorf("%s, the older summary is told, too", when)
+					t.Errorf("%s, the request contains the older summary, too", when)
 				}
 			}
 		})

@@ -60,8 +60,8 @@ func (b *toolbox) readFile(name string, first, limit int) outcome {
 	return shownLines(in, first, limit)
 }
 
-// plainFile fails for a directory, a pipe, or a device. Opening a pipe could
-// block, and a device may have no end.
+// plainFile fails for a directory, a pipe, or a device. Opening a pipe can block,
+// and reading a device may never end.
 func plainFile(name, path string) outcome {
 	switch info, err := os.Stat(path); {
 	case err != nil:

@@ -23,7 +23,7 @@ import (
 
 const (
 	connectTime = 20 * time.Second // time limit for connecting and listing tools
-	partingTime = 300 * time.Millisecond
+	closeTime   = 300 * time.Millisecond
 	maxToolName = 64 // limit of the providers
 	maxTools    = 512
 )
@@ -71,16 +71,16 @@ func connect(ctx context.Context, c protocol.MCPServer, dir string) (*server, er
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "stint-assistant", Version: "1"}, nil)
-	transport, said := transportOf(c, dir)
+	transport, stderr := transportOf(c, dir)
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
-		return nil, withStderr(err, said)
+		return nil, withStderr(err, stderr)
 	}
 	s := &server{name: c.Name, session: session}
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			_ = session.Close() // the first error is more useful
-			return nil, withStderr(err, said)
+			return nil, withStderr(err, stderr)
 		}
 		if len(s.tools) == maxTools {
 			break
@@ -97,21 +97,21 @@ func transportOf(c protocol.MCPServer, dir string) (mcp.Transport, *headTail) {
 			HTTPClient: &http.Client{Transport: headerTransport(c.Headers)},
 		}, nil
 	}
-	said := &headTail{}
+	stderr := &headTail{}
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
-	cmd.Dir, cmd.Stderr, cmd.Env = dir, said, os.Environ()
+	cmd.Dir, cmd.Stderr, cmd.Env = dir, stderr, os.Environ()
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+c.Env[name])
 	}
-	return &mcp.CommandTransport{Command: cmd, TerminateDuration: partingTime}, said
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: closeTime}, stderr
 }
 
 // withStderr adds the standard error of the server's program to an error.
-func withStderr(err error, said *headTail) error {
-	if said == nil {
+func withStderr(err error, stderr *headTail) error {
+	if stderr == nil {
 		return err
 	}
-	text, _ := said.text()
+	text, _ := stderr.text()
 	if text = strings.TrimSpace(text); text == "" {
 		return err
 	}

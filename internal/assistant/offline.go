@@ -49,8 +49,8 @@ func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (l
 	prompts, done, failures := progressOf(r.Messages)
 	prompt := prompts[len(prompts)-1]
 	steps := planOf(prompt)
-	said := len(steps)
-	if said == 0 {
+	planned := len(steps)
+	if planned == 0 {
 		var err error
 		if steps, err = o.inventory(ctx, prompts, done); err != nil {
 			return llm.Answer{}, err
@@ -65,8 +65,8 @@ func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (l
 		return llm.Answer{Stop: llm.StopTools, Parts: []llm.Part{{Kind: llm.ToolUse, Name: s.name, Input: input}}}, nil
 	}
 	text := fmt.Sprintf("Wrote a list of the files to %s. No model is configured, so the prompt was not processed further.", reportName)
-	if said > 0 {
-		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-failures, said)
+	if planned > 0 {
+		text = fmt.Sprintf("Done: %d of %d steps without failure.", planned-failures, planned)
 	}
 	on(llm.Event{Kind: llm.Text, Text: text})
 	return llm.Answer{Stop: llm.StopEnd, Parts: []llm.Part{{Kind: llm.Text, Text: text}}}, nil

@@ -42,7 +42,7 @@ type relay struct {
 	prefix string
 	count  int
 	kind   stint.ItemKind // of the open message; empty if there is none
-	void   bool           // text was written since the request was sent
+	void   bool           // text of the answer was written, which a retry makes void
 }
 
 func (r *relay) event(e llm.Event) {

@@ -62,7 +62,7 @@ type session struct {
 }
 
 // openSession reads a conversation, or starts one with the given ID. It repairs
-// what a killed process left: an incomplete line is removed, and interrupted
+// the file of a killed process: an incomplete line is removed, and interrupted
 // tool calls get a result.
 func openSession(path, newID string, now func() time.Time) (*session, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -209,7 +209,7 @@ func (s *session) apply(r record) error {
 func (s *session) summarise(r record) {
 	through := r.Through
 	if !slices.ContainsFunc(s.visible, func(e contextRecord) bool { return e.number == through && e.Type != recordCompaction }) {
-		through = 0 // older files may name a summary, whose number does not order the records after it
+		through = 0 // older files may name a summary, which is numbered after the records that follow it
 	}
 	s.visible = slices.DeleteFunc(s.visible, func(e contextRecord) bool { return e.Type == recordCompaction || e.number <= through })
 	s.visible = append([]contextRecord{{s.records, r}}, s.visible...)

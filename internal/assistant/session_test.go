@@ -37,23 +37,23 @@ func TestOpenSession(t *testing.T) {
 		told    []string // sent to the model
 		not     string   // not sent
 	}{
-		"none":                    {"", "", []string{"on"}, "first prompt"},
-		"only its name":           {header, "", []string{"on"}, "first prompt"},
-		"whole":                   {header + asked + answered, "", []string{"first prompt", "an answer"}, ""},
-		"torn":                    {header + asked + answered[:40], "", []string{"first prompt"}, "an ans"},
-		"torn in its first line":  {header[:10], "", []string{"on"}, "first prompt"},
-		"zeros at its end":        {header + asked + "\x00\x00\x00", "", []string{"first prompt"}, ""},
-		"killed in a tool":        {header + asked + using + gave, "", []string{"Interrupted: the tool was stopped"}, ""},
-		"summarised":              {header + asked + answered + shortened + asked + answered, "", []string{"in short", "an answer"}, ""},
-		"summarised twice":        {header + asked + answered + kept + summary("what was first", 2) + answered + summary("what was next", 3), "", []string{"what was next", "kept prompt", "an answer"}, "what was first"},
-		"a summary of a summary":  {header + asked + answered + kept + summary("what was first", 2) + summary("what was next", 3) + summary("what was last", 5), "", []string{"what was last", "kept prompt"}, "what was first"},
-		"damaged":                 {header + "{}}\n" + asked, "line 2 is not a record", nil, ""},
-		"of another kind":         {header + `{"type":"joke"}` + "\n" + asked, "line 2: a record has the unknown type", nil, ""},
-		"without its name":        {asked + answered, "line 1: only the first record can be the session's ID", nil, ""},
-		"with two names":          {header + header + asked, "line 2: only the first record", nil, ""},
-		"a result of nothing":     {header + asked + gave + asked, "line 3: the result a belongs to no tool call", nil, ""},
-		"a use without a result":  {header + using + asked + asked, "line 3: the tool call a has no result", nil, ""},
-		"a summary of the future": {header + strings.Replace(shortened, "2", "7", 4) + asked, "line 2", nil, ""},
+		"none":                     {"", "", []string{"on"}, "first prompt"},
+		"only the session record":  {header, "", []string{"on"}, "first prompt"},
+		"whole":                    {header + asked + answered, "", []string{"first prompt", "an answer"}, ""},
+		"torn":                     {header + asked + answered[:40], "", []string{"first prompt"}, "an ans"},
+		"torn in its first line":   {header[:10], "", []string{"on"}, "first prompt"},
+		"zeros at the end":         {header + asked + "\x00\x00\x00", "", []string{"first prompt"}, ""},
+		"killed in a tool":         {header + asked + using + gave, "", []string{"Interrupted: the tool was stopped"}, ""},
+		"summarised":               {header + asked + answered + shortened + asked + answered, "", []string{"in short", "an answer"}, ""},
+		"summarised twice":         {header + asked + answered + kept + summary("what was first", 2) + answered + summary("what was next", 3), "", []string{"what was next", "kept prompt", "an answer"}, "what was first"},
+		"a summary of a summary":   {header + asked + answered + kept + summary("what was first", 2) + summary("what was next", 3) + summary("what was last", 5), "", []string{"what was last", "kept prompt"}, "what was first"},
+		"damaged":                  {header + "{}}\n" + asked, "line 2 is not a record", nil, ""},
+		"unknown record type":      {header + `{"type":"joke"}` + "\n" + asked, "line 2: a record has the unknown type", nil, ""},
+		"no session record":        {asked + answered, "line 1: only the first record can be the session's ID", nil, ""},
+		"two session records":      {header + header + asked, "line 2: only the first record", nil, ""},
+		"result without a call":    {header + asked + gave + asked, "line 3: the result a belongs to no tool call", nil, ""},
+		"call without a result":    {header + using + asked + asked, "line 3: the tool call a has no result", nil, ""},
+		"summary of later records": {header + strings.Replace(shortened, "2", "7", 4) + asked, "line 2", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,11 +76,11 @@ func TestOpenSession(t *testing.T) {
 			}
 			for _, text := range c.told {
 				if !strings.Contains(b.asked(0), text) {
-					t.Errorf("the model is not told %q but %s", text, b.asked(0))
+					t.Errorf("the request lacks %q: %s", text, b.asked(0))
 				}
 			}
 			if c.not != "" && strings.Contains(b.asked(0), c.not) {
-				t.Errorf("the model is told %q: %s", c.not, b.asked(0))
+				t.Errorf("the request contains %q: %s", c.not, b.asked(0))
 			}
 			if lines, code := w.run("run"); code != 1 || !lines[0].Resumed { // the list has ended; the file is valid
 				t.Errorf("the next run: exit %d, %+v", code, lines[0])

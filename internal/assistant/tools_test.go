@@ -31,45 +31,45 @@ func TestTools(t *testing.T) {
 	}{
 		"a command":                  {"bash", `{"command":"pwd -P | tail -c 5; echo err >&2"}`, "work\nerr\n", false},
 		"a command that fails":       {"bash", `{"command":"echo no; exit 7"}`, "no\n(exit code 7)", true},
-		"a command by a signal":      {"bash", `{"command":"kill -9 $$"}`, "\n(signal: killed)", true},
+		"command ended by signal":    {"bash", `{"command":"kill -9 $$"}`, "\n(signal: killed)", true},
 		"a silent command":           {"bash", `{"command":"true"}`, "(no output)", false},
-		"a command that takes long":  {"bash", `{"command":"echo a; sleep 1000","timeout":3}`, "a\n(stopped after its time limit of 3s)", true},
+		"slow command":               {"bash", `{"command":"echo a; sleep 1000","timeout":3}`, "a\n(stopped after its time limit of 3s)", true},
 		"a background program":       {"bash", `{"command":"sleep 3 & echo on"}`, "on\n", false},
 		"a file":                     {"read", `{"path":"hello.txt"}`, "one\ntwo\nthree\n", false},
-		"a part of a file":           {"read", `{"path":"hello.txt","offset":2,"limit":1}`, "two\n(more lines follow, from line 3)", false},
-		"beyond a file":              {"read", `{"path":"hello.txt","offset":9}`, "The file has only 3 lines.", true},
+		"part of a file":             {"read", `{"path":"hello.txt","offset":2,"limit":1}`, "two\n(more lines follow, from line 3)", false},
+		"offset after the end":       {"read", `{"path":"hello.txt","offset":9}`, "The file has only 3 lines.", true},
 		"binary file":                {"read", `{"path":"bin"}`, "bin is not a text file.", true},
 		"a folder":                   {"read", `{"path":"."}`, ". is a folder; use list.", true},
 		"device":                     {"read", `{"path":"/dev/zero"}`, "/dev/zero is not a file but a pipe or a device; use bash.", true},
-		"a file that is not there":   {"edit", `{"path":"/nowhere","old":"a","new":"b"}`, "open /nowhere: no such file or directory", true},
+		"missing file":               {"edit", `{"path":"/nowhere","old":"a","new":"b"}`, "open /nowhere: no such file or directory", true},
 		"an empty file":              {"read", `{"path":"empty"}`, "(no output)", false},
 		"a new file":                 {"write", `{"path":"x/y/z","content":"ä"}`, "Wrote 2 bytes to x/y/z.", false},
 		"an edit":                    {"edit", `{"path":"hello.txt","old":"two\nthree","new":"2"}`, "Replaced 1 occurrence in hello.txt.", false},
-		"an edit that fits twice":    {"edit", `{"path":"hello.txt","old":"e\n","new":"E\n"}`, "The old text occurs in hello.txt 2 times. Include more context, or set all.", true},
-		"an edit of all":             {"edit", `{"path":"hello.txt","old":"e\n","new":"E\n","all":true}`, "Replaced 2 occurrences in hello.txt.", false},
-		"an edit that does not fit":  {"edit", `{"path":"hello.txt","old":"four","new":""}`, "The old text is not in hello.txt. Read the file again.", true},
-		"an edit of nothing":         {"edit", `{"path":"hello.txt","old":"","new":"x"}`, "The old text is empty; use write for a new file.", true},
+		"edit with two matches":      {"edit", `{"path":"hello.txt","old":"e\n","new":"E\n"}`, "The old text occurs in hello.txt 2 times. Include more context, or set all.", true},
+		"edit of all occurrences":    {"edit", `{"path":"hello.txt","old":"e\n","new":"E\n","all":true}`, "Replaced 2 occurrences in hello.txt.", false},
+		"edit without a match":       {"edit", `{"path":"hello.txt","old":"four","new":""}`, "The old text is not in hello.txt. Read the file again.", true},
+		"edit of an empty text":      {"edit", `{"path":"hello.txt","old":"","new":"x"}`, "The old text is empty; use write for a new file.", true},
 		"a list":                     {"list", `{}`, "bin  3\nempty  0\nhello.txt  14\nlink  (link)\nsub/\n", false},
 		"a deep list":                {"list", `{"path":"sub","depth":2}`, "deep/\ndeep/d.go  13\ns.go  10\n", false},
 		"a list through a link":      {"list", `{"path":"../way"}`, "deep/\ns.go  10\n", false},
 		"list of a file":             {"list", `{"path":"link"}`, "link is not a folder; use read.", true},
-		"a list of what is not":      {"list", `{"path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
+		"list of a missing folder":   {"list", `{"path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search":                   {"search", `{"pattern":"(?i)FUNC \\w","glob":"*.go"}`, "sub/deep/d.go:2: func d() {\nsub/s.go:1: func s() {\n", false},
 		"a search in a file":         {"search", `{"pattern":"^t","path":"hello.txt"}`, "hello.txt:2: two\nhello.txt:3: three\n", false},
 		"a search through a link":    {"search", `{"pattern":"func","path":"../way","glob":"s*"}`, "s.go:1: func s() {\n", false},
 		"a search in a linked file":  {"search", `{"pattern":"^two","path":"link"}`, "hello.txt:2: two\n", false},
-		"a search of what is not":    {"search", `{"pattern":"x","path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
-		"a search for nothing":       {"search", `{"pattern":"zzz"}`, "(no match)", false},
+		"search in a missing folder": {"search", `{"pattern":"x","path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
+		"search without a match":     {"search", `{"pattern":"zzz"}`, "(no match)", false},
 		"bad pattern":                {"search", `{"pattern":"("}`, "The pattern is not a regular expression: error parsing regexp: missing closing ): `(`.", true},
-		"a command that lacks":       {"bash", `{"timeout":1}`, "The input lacks 'command'.", true},
-		"a write of no content":      {"write", `{"path":"hello.txt"}`, "The input lacks 'content'.", true},
+		"missing command":            {"bash", `{"timeout":1}`, "The input lacks 'command'.", true},
+		"write without content":      {"write", `{"path":"hello.txt"}`, "The input lacks 'content'.", true},
 		"a write of null":            {"write", `{"path":"hello.txt","content":null}`, "The input lacks 'content'.", true},
-		"a write of nothing":         {"write", `{"path":"hello.txt","content":""}`, "Wrote 0 bytes to hello.txt.", false},
-		"an edit without a new text": {"edit", `{"path":"hello.txt","old":"two"}`, "The input lacks 'new'.", true},
-		"an edit to nothing":         {"edit", `{"path":"hello.txt","old":"two","new":""}`, "Replaced 1 occurrence in hello.txt.", false},
-		"a tool that there is not":   {"fly", `{}`, `There is no tool "fly".`, true},
-		"an input of the wrong type": {"bash", `{"command":7}`, "The input does not fit the tool's schema: json: cannot unmarshal number into Go struct field .Command of type string.", true},
-		"an input that is none":      {"bash", `{"command":`, `The input is not a JSON object; perhaps the answer was cut at its maximum length. It began: {"command":`, true},
+		"write of empty content":     {"write", `{"path":"hello.txt","content":""}`, "Wrote 0 bytes to hello.txt.", false},
+		"edit without a new text":    {"edit", `{"path":"hello.txt","old":"two"}`, "The input lacks 'new'.", true},
+		"edit to an empty text":      {"edit", `{"path":"hello.txt","old":"two","new":""}`, "Replaced 1 occurrence in hello.txt.", false},
+		"unknown tool":               {"fly", `{}`, `There is no tool "fly".`, true},
+		"input of a wrong type":      {"bash", `{"command":7}`, "The input does not fit the tool's schema: json: cannot unmarshal number into Go struct field .Command of type string.", true},
+		"input is not an object":     {"bash", `{"command":`, `The input is not a JSON object; perhaps the answer was cut at its maximum length. It began: {"command":`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestTools(t *testing.T) {
 				t.Errorf("gave %q, %+v", got.Text, got.Tool)
 			}
 			if c.failed && w.file("hello.txt") != "one\ntwo\nthree\n" {
-				t.Error("a tool that failed changed the file")
+				t.Error("a failed tool changed the file")
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func toolServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "hello"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets."}, func(_ context.Context, _ *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
 		if in.Name == "" {
-			return nil, nil, fmt.Errorf("nobody to greet")
+			return nil, nil, fmt.Errorf("no name to greet")
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Hello, " + in.Name + os.Getenv("GREETING_END")}}}, nil, nil
 	})
@@ -218,7 +218,7 @@ func TestMCPServers(t *testing.T) {
 	for _, l := range of(lines, protocol.LineResult) {
 		results = append(results, l.Tool.Status+": "+l.Text)
 	}
-	if d := cmp.Diff([]string{"completed: Hello, Ann!", "completed: Hello, Bob", "failed: nobody to greet"}, results); d != "" {
+	if d := cmp.Diff([]string{"completed: Hello, Ann!", "completed: Hello, Bob", "failed: no name to greet"}, results); d != "" {
 		t.Error(d)
 	}
 	var notices []string
@@ -235,6 +235,6 @@ func TestMCPServers(t *testing.T) {
 		t.Errorf("notices %q", notices)
 	}
 	if !strings.Contains(b.asked(0), `"name":"mcp__here__long_long_`) || !strings.Contains(b.asked(0), `"description":"Greets."`) {
-		t.Errorf("the model is told of %s", b.asked(0))
+		t.Errorf("the request contains %s", b.asked(0))
 	}
 }

@@ -63,11 +63,11 @@ func TestPullKeepsExitCode(t *testing.T) {
 		code  int
 		shows string
 	}{
-		"completed":              {&endedRun{status: "completed", reads: []string{runKept}, tree: emptyTree}, 0, "Wrote 0 files"},
-		"completed, not there":   {&endedRun{status: "completed", reads: []string{runKept}, tree: noTree}, 1, "stint: It is gone."},
-		"timeout, not there":     {&endedRun{status: "timeout", reads: []string{runKept}, tree: noTree}, 124, "stint: It is gone."},
-		"cancelled in the queue": {&endedRun{status: "cancelled", reads: []string{""}}, 130, "stint: run_1 has kept no artifact"},
-		"cancelled, kept later":  {&endedRun{status: "cancelled", reads: []string{runStarted, runStarted, runKept}, tree: emptyTree}, 130, "Wrote 0 files"},
+		"completed":                       {&endedRun{status: "completed", reads: []string{runKept}, tree: emptyTree}, 0, "Wrote 0 files"},
+		"completed, without a checkpoint": {&endedRun{status: "completed", reads: []string{runKept}, tree: noTree}, 1, "stint: It is gone."},
+		"timeout, without a checkpoint":   {&endedRun{status: "timeout", reads: []string{runKept}, tree: noTree}, 124, "stint: It is gone."},
+		"cancelled in the queue":          {&endedRun{status: "cancelled", reads: []string{""}}, 130, "stint: run_1 stored no artifact"},
+		"cancelled, kept later":           {&endedRun{status: "cancelled", reads: []string{runStarted, runStarted, runKept}, tree: emptyTree}, 130, "Wrote 0 files"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -129,7 +129,7 @@ func TestHangUpKeepsRun(t *testing.T) {
 		if code := p.exit(t); code != 130 || o.cancelled {
 			t.Errorf("%s: exit code %d, cancelled %v", name, code, o.cancelled)
 		}
-		if !strings.Contains(p.err.String(), "run_1 goes on") || strings.Contains(p.err.String(), "?") {
+		if !strings.Contains(p.err.String(), "run_1 continues") || strings.Contains(p.err.String(), "?") {
 			t.Errorf("%s: screen:\n%s", name, p.err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestTerminalColours(t *testing.T) {
 		"dumb":         {[]int{1, 2}, map[string]string{"TERM": "dumb"}, "run_1 running\n\nrun         run_1\nstatus      completed\nsession     sess_1\n"},
 		"output piped": {[]int{2}, map[string]string{"NO_COLOR": "1"}, "run_1 running\nrun         run_1\nstatus      completed\nsession     sess_1\n"},
 		"no terminal":  {nil, nil, "run         run_1\nstatus      completed\nsession     sess_1\n"},
-		"stdout alone": {[]int{1}, nil, "\nrun         run_1\nstatus      completed\nsession     sess_1\n"},
+		"only stdout":  {[]int{1}, nil, "\nrun         run_1\nstatus      completed\nsession     sess_1\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestServeDrains(t *testing.T) {
 		p.start("serve", "--drain", "5s")
 		p.err.await(t, "Stint serves at http://here")
 		p.interrupts <- cli.Stop
-		p.err.await(t, "running runs may go on for 5s")
+		p.err.await(t, "active runs may continue for 5s")
 		want := 130
 		if drains {
 			want = 0

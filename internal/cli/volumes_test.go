@@ -23,7 +23,7 @@ type movingHead struct {
 
 func (m *movingHead) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.URL.String(), "latest") || r.URL.Path == "/v1/volumes/vol_1/diff" && r.URL.Query().Get("to") == "" {
-		m.t.Errorf("asked for what is current: %s %s", r.Method, r.URL)
+		m.t.Errorf("requested the current version: %s %s", r.Method, r.URL)
 	}
 	switch at := strings.TrimPrefix(r.URL.Path, "/v1/"); at {
 	case "volumes":

@@ -66,7 +66,7 @@ func FuzzText(f *testing.F) {
 func TestVerdictFollowsExitCode(t *testing.T) {
 	t.Parallel()
 	if v := verdict(0); !v.Completed {
-		t.Error("exit 0 is no success")
+		t.Error("exit code 0 is not a success")
 	}
 	if v := verdict(3); v.Completed || !strings.Contains(v.Message, "3") {
 		t.Errorf("exit 3 gives %+v", v)

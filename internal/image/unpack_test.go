@@ -289,13 +289,13 @@ func TestUnpackLimits(t *testing.T) {
 		layer []byte
 		want  error
 	}{
-		"a file too large":     {layer(t, file("a", strings.Repeat("a", 1<<20+1))), image.ErrTooLarge},
-		"a bomb":               {bomb, image.ErrTooLarge},
-		"a huge claim":         {huge, image.ErrTooLarge},
-		"too many entries":     {layer(t, many...), image.ErrTooMany},
-		"long headers":         {gzipped(t, longHeaders(t)), image.ErrTooLarge},
-		"folders never listed": {layer(t, file(strings.Repeat("d/", 150)+"x", "")), image.ErrTooMany},
-		"many blocks":          {layer(t, file("a", strings.Repeat("a", 1<<20-4096)), file("b", "b"), file("c", "c")), image.ErrTooLarge},
+		"a file too large":        {layer(t, file("a", strings.Repeat("a", 1<<20+1))), image.ErrTooLarge},
+		"expands too much":        {bomb, image.ErrTooLarge},
+		"huge size in the header": {huge, image.ErrTooLarge},
+		"too many entries":        {layer(t, many...), image.ErrTooMany},
+		"long headers":            {gzipped(t, longHeaders(t)), image.ErrTooLarge},
+		"folders never listed":    {layer(t, file(strings.Repeat("d/", 150)+"x", "")), image.ErrTooMany},
+		"many blocks":             {layer(t, file("a", strings.Repeat("a", 1<<20-4096)), file("b", "b"), file("c", "c")), image.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

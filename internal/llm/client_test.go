@@ -279,15 +279,15 @@ func TestDeviatingServers(t *testing.T) {
 	}{
 		"chat without a reason, usage and stream end":   {stint.ProviderChat, stream(`{"choices":[{"delta":{"content":"Hello."}}]}`, `[DONE]`), hello, llm.StopEnd},
 		"chat without the end of a stream":              {stint.ProviderChat, stream(`{"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}`), hello, llm.StopEnd},
-		"chat calls without numbers, inputs as objects": {stint.ProviderChat, stream(`{"choices":[{"delta":{"tool_calls":[{"id":"c1","function":{"name":"bash","arguments":{"a":1}}},{"id":"c2","function":{"name":"bash","arguments":"{}"}}]},"finish_reason":"stop"}]}`), calls(`{"a":1}`, `{}`), llm.StopTools},
+		"chat calls without indices, inputs as objects": {stint.ProviderChat, stream(`{"choices":[{"delta":{"tool_calls":[{"id":"c1","function":{"name":"bash","arguments":{"a":1}}},{"id":"c2","function":{"name":"bash","arguments":"{}"}}]},"finish_reason":"stop"}]}`), calls(`{"a":1}`, `{}`), llm.StopTools},
 		"chat that does not stream":                     {stint.ProviderChat, reply{kind: "application/json", body: strings.NewReader(`{"choices":[{"message":{"content":"Hello."},"finish_reason":"length"}]}`)}, hello, llm.StopLength},
 		"comments, other fields, carriage returns":      {stint.ProviderChat, reply{body: strings.NewReader(": keep-alive\r\n\r\nevent: x\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hello.\"},\r\ndata: \"finish_reason\":\"stop\"}]}\r\n\r\n")}, hello, llm.StopEnd},
-		"responses that only has pieces":                {stint.ProviderResponses, stream(`{"type":"response.output_text.delta","delta":"Hello."}`, `{"type":"response.completed","response":{"status":"completed"}}`), hello, llm.StopEnd},
-		"responses that only has the whole":             {stint.ProviderResponses, stream(`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message","content":[{"type":"output_text","text":"Hello."}]}]}}`), hello, llm.StopLength},
+		"responses with deltas only":                    {stint.ProviderResponses, stream(`{"type":"response.output_text.delta","delta":"Hello."}`, `{"type":"response.completed","response":{"status":"completed"}}`), hello, llm.StopEnd},
+		"responses with the whole only":                 {stint.ProviderResponses, stream(`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message","content":[{"type":"output_text","text":"Hello."}]}]}}`), hello, llm.StopLength},
 		"responses that does not stream":                {stint.ProviderResponses, reply{kind: "application/json", body: strings.NewReader(`{"status":"completed","output":[{"type":"function_call","call_id":"c1","name":"bash","arguments":""}]}`)}, calls(`{}`), llm.StopTools},
 		"anthropic that does not stream":                {stint.ProviderAnthropic, reply{kind: "application/json", body: strings.NewReader(`{"content":[{"type":"text","text":"Hello."}],"stop_reason":"refusal"}`)}, hello, llm.StopRefusal},
-		"anthropic without its stop":                    {stint.ProviderAnthropic, stream(`{"type":"content_block_start","index":7,"content_block":{"type":"tool_use","id":"c1","name":"bash","input":{"a":1}}}`, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`), calls(`{"a":1}`), llm.StopTools},
-		"an input that is no JSON":                      {stint.ProviderChat, stream(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"bash","arguments":"{\"a\":"}}]},"finish_reason":"length"}]}`), []llm.Part{{Kind: llm.ToolUse, ID: "c1", Name: "bash", Input: json.RawMessage(`{}`), Text: `{"a":`}}, llm.StopLength},
+		"anthropic without a stop":                      {stint.ProviderAnthropic, stream(`{"type":"content_block_start","index":7,"content_block":{"type":"tool_use","id":"c1","name":"bash","input":{"a":1}}}`, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`), calls(`{"a":1}`), llm.StopTools},
+		"input is not JSON":                             {stint.ProviderChat, stream(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"bash","arguments":"{\"a\":"}}]},"finish_reason":"length"}]}`), []llm.Part{{Kind: llm.ToolUse, ID: "c1", Name: "bash", Input: json.RawMessage(`{}`), Text: `{"a":`}}, llm.StopLength},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,26 +350,26 @@ func TestErrorFaults(t *testing.T) {
 		want  llm.Fault
 		again bool
 	}{
-		"key":             {refused(401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`), llm.FaultKey, false},
-		"forbidden":       {refused(403, `<html>no</html>`), llm.FaultKey, false},
-		"model":           {refused(404, `{"error":{"message":"The model 'x' does not exist","code":"model_not_found"}}`), llm.FaultModel, false},
-		"anthropic's":     {refused(404, `{"type":"error","error":{"type":"not_found_error","message":"model: x"}}`), llm.FaultModel, false},
-		"address":         {refused(404, `404 page not found`), llm.FaultAddress, false},
-		"quota":           {refused(429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`), llm.FaultQuota, false},
-		"rate":            {refused(429, `{"message":"slow"}`), llm.FaultRate, true},
-		"long, OpenAI":    {refused(400, `{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}`), llm.FaultContext, false},
-		"long":            {refused(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), llm.FaultContext, false},
-		"request":         {refused(422, `{"detail":"tools are not supported"}`), llm.FaultRequest, false},
-		"server":          {refused(502, `bad gateway`), llm.FaultServer, true},
-		"web page":        {reply{kind: "text/html", body: strings.NewReader("<html>welcome")}, llm.FaultAddress, false},
-		"out of reach":    {refused(403, `{"error":{"type":"permission_error","message":"The model's provider is out of reach: the list of hosts."}}`), llm.FaultUnreachable, false},
-		"hopeless":        {reply{status: 502, header: map[string]string{"X-Should-Retry": "false"}, body: strings.NewReader("{}")}, llm.FaultServer, false},
-		"no connection":   {reply{err: errors.New("connection refused")}, llm.FaultUnreachable, true},
-		"broken off":      {stream(`{"choices":[]}`), llm.FaultUnreachable, true},
-		"in the stream":   {stream(`{"error":{"message":"boom","type":"server_error"}}`), llm.FaultServer, true},
-		"unreadable":      {stream(`{`), llm.FaultServer, false},
-		"silence":         {reply{}, llm.FaultUnreachable, true},
-		"a line too long": {reply{body: io.LimitReader(endless{}, 64<<20)}, llm.FaultUnreachable, false},
+		"key":                {refused(401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`), llm.FaultKey, false},
+		"forbidden":          {refused(403, `<html>no</html>`), llm.FaultKey, false},
+		"model":              {refused(404, `{"error":{"message":"The model 'x' does not exist","code":"model_not_found"}}`), llm.FaultModel, false},
+		"anthropic":          {refused(404, `{"type":"error","error":{"type":"not_found_error","message":"model: x"}}`), llm.FaultModel, false},
+		"address":            {refused(404, `404 page not found`), llm.FaultAddress, false},
+		"quota":              {refused(429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`), llm.FaultQuota, false},
+		"rate":               {refused(429, `{"message":"slow"}`), llm.FaultRate, true},
+		"long, OpenAI":       {refused(400, `{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}`), llm.FaultContext, false},
+		"long":               {refused(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), llm.FaultContext, false},
+		"request":            {refused(422, `{"detail":"tools are not supported"}`), llm.FaultRequest, false},
+		"server":             {refused(502, `bad gateway`), llm.FaultServer, true},
+		"web page":           {reply{kind: "text/html", body: strings.NewReader("<html>welcome")}, llm.FaultAddress, false},
+		"unreachable":        {refused(403, `{"error":{"type":"permission_error","message":"The model's provider is out of reach: the list of hosts."}}`), llm.FaultUnreachable, false},
+		"hopeless":           {reply{status: 502, header: map[string]string{"X-Should-Retry": "false"}, body: strings.NewReader("{}")}, llm.FaultServer, false},
+		"no connection":      {reply{err: errors.New("connection refused")}, llm.FaultUnreachable, true},
+		"interrupted answer": {stream(`{"choices":[]}`), llm.FaultUnreachable, true},
+		"in the stream":      {stream(`{"error":{"message":"boom","type":"server_error"}}`), llm.FaultServer, true},
+		"unreadable":         {stream(`{`), llm.FaultServer, false},
+		"silence":            {reply{}, llm.FaultUnreachable, true},
+		"a line too long":    {reply{body: io.LimitReader(endless{}, 64<<20)}, llm.FaultUnreachable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -436,7 +436,7 @@ func TestAskEndsWithItsContext(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := llm.New(llm.Options{Type: "telepathy"}); err == nil {
-		t.Error("a dialect that is none")
+		t.Error("an unknown dialect was accepted")
 	}
 }
 

@@ -95,7 +95,7 @@ func TestTextOf(t *testing.T) {
 	} {
 		text, ok := mcp.TextOf([]byte(c.part), c.goesOn)
 		if ok != c.text || ok && text != c.want {
-			t.Errorf("%q, that goes on %v, is %q, %v", c.part, c.goesOn, text, ok)
+			t.Errorf("%q, followed by more: %v, is %q, %v", c.part, c.goesOn, text, ok)
 		}
 	}
 }

@@ -30,12 +30,12 @@ func TestPrepare(t *testing.T) {
 			command: []string{"claude-agent-acp"}, at: anthropic, model: "m-1", argv: "claude-agent-acp", keep: ".claude/projects",
 			env: claude + " ANTHROPIC_BASE_URL=http://m ANTHROPIC_API_KEY=k ANTHROPIC_MODEL=m-1",
 		},
-		"claude, looked up":      {command: []string{"claude-agent-acp", "-x"}, program: "/opt/stint/programs/c", argv: "/opt/stint/programs/c -x", env: claude, keep: ".claude/projects"},
-		"claude, by its runner":  {command: []string{"node", "--no-warnings", "/opt/claude-agent-acp/dist/index.js"}, argv: "node --no-warnings /opt/claude-agent-acp/dist/index.js", env: claude, keep: ".claude/projects"},
-		"gemini":                 {command: []string{"/usr/bin/gemini", "--acp"}, argv: "/usr/bin/gemini --acp", env: "GEMINI_CLI_NO_RELAUNCH=true", keep: ".gemini/tmp .gemini/projects.json"},
-		"opencode":               {command: []string{"opencode", "acp"}, argv: "opencode acp", env: "OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1", keep: ".local/share/opencode"},
-		"another keeps its home": {command: []string{"mine", "claude"}, at: openai, model: "m-1", argv: "mine claude", env: "OPENAI_BASE_URL=http://m/v1 OPENAI_API_KEY=k OPENAI_MODEL=m-1"},
-		"the agent's own model":  {command: []string{"mine"}, at: openai, argv: "mine", env: "OPENAI_BASE_URL=http://m/v1 OPENAI_API_KEY=k"},
+		"claude, looked up":             {command: []string{"claude-agent-acp", "-x"}, program: "/opt/stint/programs/c", argv: "/opt/stint/programs/c -x", env: claude, keep: ".claude/projects"},
+		"claude, by its runner":         {command: []string{"node", "--no-warnings", "/opt/claude-agent-acp/dist/index.js"}, argv: "node --no-warnings /opt/claude-agent-acp/dist/index.js", env: claude, keep: ".claude/projects"},
+		"gemini":                        {command: []string{"/usr/bin/gemini", "--acp"}, argv: "/usr/bin/gemini --acp", env: "GEMINI_CLI_NO_RELAUNCH=true", keep: ".gemini/tmp .gemini/projects.json"},
+		"opencode":                      {command: []string{"opencode", "acp"}, argv: "opencode acp", env: "OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1", keep: ".local/share/opencode"},
+		"unknown vendor keeps its home": {command: []string{"mine", "claude"}, at: openai, model: "m-1", argv: "mine claude", env: "OPENAI_BASE_URL=http://m/v1 OPENAI_API_KEY=k OPENAI_MODEL=m-1"},
+		"the agent's own model":         {command: []string{"mine"}, at: openai, argv: "mine", env: "OPENAI_BASE_URL=http://m/v1 OPENAI_API_KEY=k"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestPlansAreIndependent(t *testing.T) {
 	first.Env["LEAK"] = "1"
 	second, _ := acp.Framework{}.Prepare(in)
 	if _, leaks := second.Env["LEAK"]; leaks {
-		t.Error("the environment of one plan is that of the next")
+		t.Error("two plans share one environment")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestCheckRefusesOffline(t *testing.T) {
 		}
 	}
 	if _, err := (acp.Framework{}).Prepare(framework.Input{Definition: &stint.Definition{}}); err == nil {
-		t.Error("a plan without a command")
+		t.Error("a plan was made without a command")
 	}
 }
 
@@ -93,10 +93,10 @@ func TestTranscriptCheck(t *testing.T) {
 	t.Parallel()
 	plan, _ := acp.Framework{}.Prepare(framework.Input{Definition: &stint.Definition{Command: []string{"claude-agent-acp"}}})
 	tests := map[string]struct{ name, content, want string }{
-		"whole":           {"a/b.jsonl", "{\"a\":1}\n{}\n", ""},
-		"empty lines":     {"a/b.jsonl", "{}\n\n{}", ""},
-		"cut":             {"a/b.jsonl", "{}\n{\"a\":", "line 2 is not JSON"},
-		"another's files": {"a/tool-results/x.txt", "{\"a\":", ""},
+		"whole":                   {"a/b.jsonl", "{\"a\":1}\n{}\n", ""},
+		"empty lines":             {"a/b.jsonl", "{}\n\n{}", ""},
+		"cut":                     {"a/b.jsonl", "{}\n{\"a\":", "line 2 is not JSON"},
+		"files of another vendor": {"a/tool-results/x.txt", "{\"a\":", ""},
 	}
 	for name, tt := range tests {
 		got := ""

@@ -180,7 +180,7 @@ func TestLostSessionStartsNewOne(t *testing.T) {
 		equal(t, `{"id":2,`+fresh, a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":null}}}}`))
 		a.want("notice: The agent cannot load conversations: it starts a new one, with only the files of the earlier runs.\n")
 		if !strings.Contains(a.says(`{"id":2,"result":{"sessionId":"new"}}`), "Be kind.") {
-			t.Error("a new conversation begins without the instructions")
+			t.Error("a new conversation does not start with the instructions")
 		}
 	})
 	t.Run("resume fails, then load", func(t *testing.T) {
@@ -275,23 +275,23 @@ func TestAgentRequests(t *testing.T) {
 			`{"id":7,"method":"session/request_permission","params":{"options":[{"kind":"allow_always","optionId":"A"},{"kind":"reject_once","optionId":"R"},{"kind":"allow_once","optionId":"O"}]}}`,
 			`{"id":7,"result":{"outcome":{"optionId":"O","outcome":"selected"}}}`,
 		},
-		"permission, for ever": {
+		"permission, always": {
 			`{"id":"seven","method":"session/request_permission","params":{"options":[{"kind":"reject_always","optionId":"R"},{"kind":"allow_always","optionId":"A"}]}}`,
 			`{"id":"seven","result":{"outcome":{"optionId":"A","outcome":"selected"}}}`,
 		},
-		"permission, no way": {
+		"permission, no option": {
 			`{"id":0,"method":"session/request_permission","params":{"options":[{"kind":"reject_once","optionId":"R"}]}}`,
 			`{"id":0,"result":{"outcome":{"outcome":"cancelled"}}}`,
 		},
-		"files":             {`{"id":1,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}`, `{"id":1,"error":{"code":-32601,"message":"Method not found: fs/read_text_file"}}`},
-		"terminals":         {`{"id":2,"method":"terminal/create","params":{"command":"x"}}`, `{"id":2,"error":{"code":-32601,"message":"Method not found: terminal/create"}}`},
-		"unknown":           {`{"id":1.5,"method":"_x"}`, `{"id":1.5,"error":{"code":-32601,"message":"Method not found: _x"}}`},
-		"an odd ID":         {`{"id":{"a":1},"method":"_x"}`, `{"id":null,"error":{"code":-32600,"message":"The ID of a request is a number or a short string."}}`},
-		"notification":      {`{"method":"_x","params":{}}`, ``},
-		"null ID":           {`{"id":null,"method":"_x"}`, ``},
-		"another's answer":  {`{"id":99,"result":{"stopReason":"end_turn"}}`, ``},
-		"neither":           {`{"jsonrpc":"2.0"}`, ``},
-		"params of no kind": {`{"method":"session/update","params":[1,2]}`, ``},
+		"files":                       {`{"id":1,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}`, `{"id":1,"error":{"code":-32601,"message":"Method not found: fs/read_text_file"}}`},
+		"terminals":                   {`{"id":2,"method":"terminal/create","params":{"command":"x"}}`, `{"id":2,"error":{"code":-32601,"message":"Method not found: terminal/create"}}`},
+		"unknown":                     {`{"id":1.5,"method":"_x"}`, `{"id":1.5,"error":{"code":-32601,"message":"Method not found: _x"}}`},
+		"an odd ID":                   {`{"id":{"a":1},"method":"_x"}`, `{"id":null,"error":{"code":-32600,"message":"The ID of a request is a number or a short string."}}`},
+		"notification":                {`{"method":"_x","params":{}}`, ``},
+		"null ID":                     {`{"id":null,"method":"_x"}`, ``},
+		"response to another request": {`{"id":99,"result":{"stopReason":"end_turn"}}`, ``},
+		"neither":                     {`{"jsonrpc":"2.0"}`, ``},
+		"params of a wrong type":      {`{"method":"session/update","params":[1,2]}`, ``},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -372,11 +372,11 @@ func TestStopReasons(t *testing.T) {
 		"too many requests": {`"result":{"stopReason":"max_turn_requests"}`, stint.ReasonBudget, "reached its own limit of model requests"},
 		"refusal":           {`"result":{"stopReason":"refusal"}`, "", "refused"},
 		"cancelled":         {`"result":{"stopReason":"cancelled"}`, "", "cancelled its work"},
-		"unheard of":        {`"result":{"stopReason":"tired"}`, "", "'tired'"},
+		"unknown reason":    {`"result":{"stopReason":"tired"}`, "", "'tired'"},
 		"no reason":         {`"result":null`, "", "''"},
 		"an error":          {`"error":{"code":-32603,"message":"Internal error: API Error: 400","data":{"errorKind":"unknown"}}`, "", "The agent could not answer the prompt: API Error: 400."},
 		"a bare error":      {`"error":{"code":-32603,"message":"Internal error","data":"disk on fire"}`, "", "prompt: disk on fire."},
-		"no words":          {`"error":{"code":-32603,"message":"Internal error"}`, "", "prompt: Internal error (code -32603)."},
+		"no message":        {`"error":{"code":-32603,"message":"Internal error"}`, "", "prompt: Internal error (code -32603)."},
 		"logged out":        {`"error":{"code":-32000,"message":"Authentication required"}`, "", "The agent is not logged in. Give the definition a 'provider'"},
 	}
 	for name, tt := range tests {
@@ -401,12 +401,12 @@ func TestFailedHandshakes(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"another version": {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "uses version 2"},
-		"no protocol":     {[]string{`{"id":1,"error":{"code":-32601,"message":"?"}}`}, "Check that 'command' starts it"},
-		"no session":      {[]string{initializeResult, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not start a session: cwd is gone."},
-		"a nameless one":  {[]string{initializeResult, `{"id":2,"result":{}}`}, "without an ID"},
-		"a refused key":   {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of a type that the agent supports, or set FAKE_KEY"},
-		"and again":       {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
+		"another version":       {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "uses version 2"},
+		"no protocol":           {[]string{`{"id":1,"error":{"code":-32601,"message":"?"}}`}, "Check that 'command' starts it"},
+		"no session":            {[]string{initializeResult, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not start a session: cwd is gone."},
+		"session without an ID": {[]string{initializeResult, `{"id":2,"result":{}}`}, "without an ID"},
+		"a refused key":         {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of a type that the agent supports, or set FAKE_KEY"},
+		"and again":             {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestLongLines(t *testing.T) {
 		}
 	}
 	if got.String() != text || a.d.Verdict(0).Final != text {
-		t.Error("a long message came out another")
+		t.Error("a long message was changed")
 	}
 	a.events = nil
 	a.d.Write(framework.Stdout, bytes.Repeat([]byte("{"), framework.MaxLine))
@@ -481,7 +481,7 @@ func TestLongLines(t *testing.T) {
 	a.want(fmt.Sprintf("notice: A message of the agent of more than %d bytes was left out.\n", framework.MaxLine))
 	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
 	if !a.d.Verdict(0).Completed {
-		t.Error("a line that is too long breaks the talk")
+		t.Error("the conversation ends after a line that is too long")
 	}
 }
 

@@ -97,7 +97,7 @@ func replay(t *testing.T, file string, in framework.Input) string {
 		}
 	}
 	if sent != "" || !ended {
-		t.Errorf("at the end of the talk: sent %q beyond it, ended %v", sent, ended)
+		t.Errorf("at the end of the recording: sent %q beyond it, ended %v", sent, ended)
 	}
 	describe(t, out, d.Flush(framework.Stdout))
 	fmt.Fprintf(out, "verdict %s\nconversation %s\n", marshal(t, d.Verdict(0)), marshal(t, d.Conversation()))

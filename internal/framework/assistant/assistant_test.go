@@ -75,12 +75,12 @@ func TestCheck(t *testing.T) {
 		d    stint.Definition
 		want string // the invalid parameter
 	}{
-		"offline":             {stint.Definition{}, ""},
-		"offline by name":     {stint.Definition{Provider: &stint.Provider{Type: "offline"}}, ""},
-		"a model":             {stint.Definition{Provider: provider, Model: "m"}, ""},
-		"no model":            {stint.Definition{Provider: provider}, "model"},
-		"a schema":            {stint.Definition{Provider: provider, Model: "m", Output: &stint.Output{Schema: json.RawMessage(`{}`)}}, ""},
-		"a schema for nobody": {stint.Definition{Output: &stint.Output{Schema: json.RawMessage(`{}`)}}, "output.schema"},
+		"offline":                {stint.Definition{}, ""},
+		"offline by name":        {stint.Definition{Provider: &stint.Provider{Type: "offline"}}, ""},
+		"a model":                {stint.Definition{Provider: provider, Model: "m"}, ""},
+		"no model":               {stint.Definition{Provider: provider}, "model"},
+		"a schema":               {stint.Definition{Provider: provider, Model: "m", Output: &stint.Output{Schema: json.RawMessage(`{}`)}}, ""},
+		"schema without a model": {stint.Definition{Output: &stint.Output{Schema: json.RawMessage(`{}`)}}, "output.schema"},
 	} {
 		err := assistant.Assistant{}.Check(&c.d)
 		fault, _ := errors.AsType[*stint.Error](err)

@@ -8,9 +8,9 @@ import "github.com/stint-dev/stint"
 // Framework describes one framework.
 type Framework struct {
 	Name string
-	// ProviderType is the provider type that a definition without one means, and
-	// the only type that the framework accepts. It is empty if the framework
-	// accepts several types, or has no model.
+	// ProviderType is the only provider type that the framework accepts, and the
+	// default of definitions. It is empty if the framework accepts several types
+	// or uses no model.
 	ProviderType string
 	// ReportsCost says that the agent itself reports what a run costs.
 	ReportsCost bool

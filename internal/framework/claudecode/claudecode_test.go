@@ -128,28 +128,28 @@ func TestOddOutput(t *testing.T) {
 		content string // start of the transcript
 		native  string
 	}{
-		"no JSON":         {"npm warn something\n", "npm warn something\n", ""},
-		"another object":  {`{"level":"info"}` + "\n", `{"level":"info"}` + "\n", ""},
-		"future type":     {`{"type":"hologram","subtype":"x","a":1}` + "\n", "", "hologram/x"},
-		"long line":       {`{"type":"user","message":{"content":"` + long + `"}}` + "\n", "The agent wrote a line of more than 8 MiB", "user"},
-		"long text":       {long + "\n", "xxxx", ""},
-		"long last word":  {`{"type":"result","subtype":"success","is_error":false,"result":"` + long + `"}` + "\n", "The agent wrote a line of more than 8 MiB", "result/success"},
-		"wrong types":     {`{"type":"assistant","message":{"id":7,"content":"x"},"error":[]}` + "\n", "", "assistant"},
-		"broken event":    {`{"type":"stream_event","event":{"type":"content_block_delta"}}` + "\n", "", ""},
-		"wrong todos":     {`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"TodoWrite","input":{"todos":3}}]}}` + "\n", "TodoWrite\n", "assistant"},
-		"question to us":  {`{"type":"control_request","request_id":"7","request":{"subtype":"can_use_tool"}}` + "\n", "", "control_request"},
-		"nothing":         {"\n", "", ""},
-		"torn":            {`{"type":"assistant","message":{"id":"m"`, "", "torn"},
-		"image of a tool": {`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{}},{"type":"text","text":"a cat"}]}]}}` + "\n", "[image]\na cat\n", "user"},
+		"no JSON":            {"npm warn something\n", "npm warn something\n", ""},
+		"another object":     {`{"level":"info"}` + "\n", `{"level":"info"}` + "\n", ""},
+		"future type":        {`{"type":"hologram","subtype":"x","a":1}` + "\n", "", "hologram/x"},
+		"long line":          {`{"type":"user","message":{"content":"` + long + `"}}` + "\n", "The agent wrote a line of more than 8 MiB", "user"},
+		"long text":          {long + "\n", "xxxx", ""},
+		"long final message": {`{"type":"result","subtype":"success","is_error":false,"result":"` + long + `"}` + "\n", "The agent wrote a line of more than 8 MiB", "result/success"},
+		"wrong types":        {`{"type":"assistant","message":{"id":7,"content":"x"},"error":[]}` + "\n", "", "assistant"},
+		"broken event":       {`{"type":"stream_event","event":{"type":"content_block_delta"}}` + "\n", "", ""},
+		"wrong todos":        {`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"TodoWrite","input":{"todos":3}}]}}` + "\n", "TodoWrite\n", "assistant"},
+		"control request":    {`{"type":"control_request","request_id":"7","request":{"subtype":"can_use_tool"}}` + "\n", "", "control_request"},
+		"nothing":            {"\n", "", ""},
+		"torn":               {`{"type":"assistant","message":{"id":"m"`, "", "torn"},
+		"image of a tool":    {`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{}},{"type":"text","text":"a cat"}]}]}}` + "\n", "[image]\na cat\n", "user"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, s := frameworktest.CheckDecode(t, claudecode.Framework{}, input(), tt.line, tt.content, tt.native)
-			if answered := strings.Contains(string(s.Send), `"request_id":"7"`); answered != (name == "question to us") {
+			if answered := strings.Contains(string(s.Send), `"request_id":"7"`); answered != (name == "control request") {
 				t.Errorf("sent %q", s.Send)
 			}
-			if v := d.Verdict(0); v.Completed != (name == "long last word") {
+			if v := d.Verdict(0); v.Completed != (name == "long final message") {
 				t.Errorf("verdict %+v", v)
 			}
 		})

@@ -28,7 +28,7 @@ type decoder struct {
 
 	streams    map[string]*partialMessage // open messages by the tool call of their sub-agent; "" for the main agent
 	open       map[string]*partialMessage // those with an incomplete line
-	unrepeated map[blockKey]int           // blocks whose pieces were reported, and that are repeated as a whole later
+	unrepeated map[blockKey]int           // reported blocks that will be repeated as a whole
 	tools      map[string]string          // names of tools by call ID
 	answers    map[string]string          // the last message ID of each partialMessage
 	turns      int64

@@ -29,7 +29,7 @@ func TestEndedStreamsAreReleased(t *testing.T) {
 		event(i, `{"type":"content_block_delta","delta":{"type":"text_delta","text":"word"}}`)
 	}
 	if n := len(next().Events); n != streams+1 {
-		t.Errorf("%d events end %d lines and tell one thing", n, streams)
+		t.Errorf("%d events end %d lines and repeat a text", n, streams)
 	}
 	if len(d.open) != 0 || len(d.streams) != streams {
 		t.Errorf("%d lines are open, %d messages", len(d.open), len(d.streams))

@@ -134,16 +134,16 @@ func TestItems(t *testing.T) {
 		content string // start of the transcript
 		native  string
 	}{
-		"plan":          {`{"type":"item.started","item":{"id":"i","type":"todo_list","items":[{"text":"one","completed":true},{"text":"two","completed":false}]}}`, "[x] one\n[ ] two\n", "item.started/todo_list"},
-		"change":        {`{"type":"item.started","item":{"id":"i","type":"file_change","changes":[{"path":"a.txt","kind":"add"}],"status":"in_progress"}}` + "\n" + `{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[{"path":"a.txt","kind":"add"}],"status":"completed"}}`, "apply_patch add a.txt\nadd a.txt\n", "item.started/file_changeitem.completed/file_change"},
-		"search":        {`{"type":"item.started","item":{"id":"i","type":"web_search","query":""}}` + "\n" + `{"type":"item.completed","item":{"id":"i","type":"web_search","query":"tides"}}`, "web_search\ntides\n", "item.started/web_searchitem.completed/web_search"},
-		"server's word": {`{"type":"item.completed","item":{"id":"i","type":"mcp_tool_call","server":"s","tool":"t","error":{"message":"It is gone."},"status":"failed"}}`, "It is gone.\n", "item.completed/mcp_tool_call"},
-		"future item":   {`{"type":"item.completed","item":{"id":"i","type":"hologram","x":1}}`, "", "item.completed/hologram"},
-		"future type":   {`{"type":"hologram"}`, "", "hologram"},
-		"no JSON":       {"thread panicked", "thread panicked\n", ""},
-		"long line":     {`{"type":"item.completed","item":{"id":"i","aggregated_output":"` + long + `"}}`, "The agent wrote a line of more than 8 MiB", "item.completed"},
-		"wrong types":   {`{"type":"item.completed","item":[3]}` + "\n" + `{"type":"turn.completed","usage":7}`, "", "item.completedturn.completed"},
-		"nothing":       {"", "", ""},
+		"plan":             {`{"type":"item.started","item":{"id":"i","type":"todo_list","items":[{"text":"one","completed":true},{"text":"two","completed":false}]}}`, "[x] one\n[ ] two\n", "item.started/todo_list"},
+		"change":           {`{"type":"item.started","item":{"id":"i","type":"file_change","changes":[{"path":"a.txt","kind":"add"}],"status":"in_progress"}}` + "\n" + `{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[{"path":"a.txt","kind":"add"}],"status":"completed"}}`, "apply_patch add a.txt\nadd a.txt\n", "item.started/file_changeitem.completed/file_change"},
+		"search":           {`{"type":"item.started","item":{"id":"i","type":"web_search","query":""}}` + "\n" + `{"type":"item.completed","item":{"id":"i","type":"web_search","query":"tides"}}`, "web_search\ntides\n", "item.started/web_searchitem.completed/web_search"},
+		"server's message": {`{"type":"item.completed","item":{"id":"i","type":"mcp_tool_call","server":"s","tool":"t","error":{"message":"It is gone."},"status":"failed"}}`, "It is gone.\n", "item.completed/mcp_tool_call"},
+		"future item":      {`{"type":"item.completed","item":{"id":"i","type":"hologram","x":1}}`, "", "item.completed/hologram"},
+		"future type":      {`{"type":"hologram"}`, "", "hologram"},
+		"no JSON":          {"thread panicked", "thread panicked\n", ""},
+		"long line":        {`{"type":"item.completed","item":{"id":"i","aggregated_output":"` + long + `"}}`, "The agent wrote a line of more than 8 MiB", "item.completed"},
+		"wrong types":      {`{"type":"item.completed","item":[3]}` + "\n" + `{"type":"turn.completed","usage":7}`, "", "item.completedturn.completed"},
+		"nothing":          {"", "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestEndlessWaiting(t *testing.T) {
 		t.Error("it was ended although the network came back")
 	}
 	if s := d.Write(framework.Stdout, []byte(wait)); !s.Ended {
-		t.Error("it waits for ever")
+		t.Error("it waits forever")
 	}
 	if v := d.Verdict(0); v.Completed || !strings.Contains(v.Message, "could not reach its model") {
 		t.Errorf("verdict %+v", v)

@@ -131,7 +131,7 @@ func TestConversationResumes(t *testing.T) {
 			}
 			in.Resume.ID = uuid.NewString()
 			if ran := frameworktest.Run(t, f, at, in, frameworktest.Options{}); !strings.Contains(ran.Verdict.Message, "Begin a new session") {
-				t.Errorf("a conversation that is gone: %+v", ran.Verdict)
+				t.Errorf("a missing conversation: %+v", ran.Verdict)
 			}
 		})
 	}

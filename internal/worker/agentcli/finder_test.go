@@ -75,7 +75,7 @@ func TestMounts(t *testing.T) {
 			w.file("home/versions/0.30.0", binary)
 			w.link("usr/bin/codex", w.at("home/versions/0.30.0"))
 		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"copy > /run/programs/codex"}}},
-		"folder of its owner only": {codex, stint.Definition{}, func(w *world) {
+		"folder accessible only to its owner": {codex, stint.Definition{}, func(w *world) {
 			w.file("usr/bin/codex", binary)
 			if err := os.Chmod(w.at("usr/bin"), 0o700); err != nil {
 				w.Fatal(err)

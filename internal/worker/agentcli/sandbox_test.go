@@ -64,7 +64,7 @@ func TestProgramsStartInSandbox(t *testing.T) {
 		"a package":           {acp, stint.Definition{Command: []string{"claude-agent"}}, nil, "agent\nclaude 2.1.1\n"},
 		"own program":         {own, stint.Definition{}, []string{asProgram}, "stint\n"},
 		"visible at its path": {framework.Info{Name: "x", Programs: []string{"uname"}}, stint.Definition{}, nil, "Linux\n"},
-		"nothing at all":      {framework.Info{Name: "command"}, stint.Definition{}, nil, ""},
+		"empty":               {framework.Info{Name: "command"}, stint.Definition{}, nil, ""},
 	} {
 		found, err := real.Find(t.Context(), c.of, &c.d)
 		if err != nil {
