@@ -45,10 +45,10 @@ func toolAndResult(w *tenant) {
 // checkEnd compares the result and the usage of a run with the model's.
 func (w *tenant) checkEnd(r *stint.Run) {
 	w.Helper()
-	var said string
-	installation.Check(w, json.Unmarshal(r.Result, &said))
-	if !strings.Contains(said, "Done. user_turns=1") || !strings.Contains(w.transcript(r.ID), said) {
-		w.Errorf("the result is %q, the transcript\n%s", said, w.transcript(r.ID))
+	var text string
+	installation.Check(w, json.Unmarshal(r.Result, &text))
+	if !strings.Contains(text, "Done. user_turns=1") || !strings.Contains(w.transcript(r.ID), text) {
+		w.Errorf("the result is %q, the transcript\n%s", text, w.transcript(r.ID))
 	}
 	events := w.events(r.ID)
 	var last stint.CompleteData

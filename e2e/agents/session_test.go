@@ -24,7 +24,7 @@ func continuedConversation(w *tenant) {
 		w.Errorf("the second run is of session %s, the first of %s", second.SessionID, first.SessionID)
 	}
 	w.checkCalls("second-word", "first-word", "second-word")
-	if said := w.transcript(second.ID); !strings.Contains(said, "\none\n") || !strings.Contains(said, "user_turns=2") {
+	if text := w.transcript(second.ID); !strings.Contains(text, "\none\n") || !strings.Contains(text, "user_turns=2") {
 		w.Errorf("the second run does not know the first; %s", w.story(second.ID))
 	}
 

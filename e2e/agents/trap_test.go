@@ -17,19 +17,19 @@ var traps = []struct {
 	run    stint.NewRun // its prompt names the trap
 	status stint.Status
 	reason stint.Reason
-	said   string // in the error, or in the result of a completed run
+	text   string // in the error, or in the result of a completed run
 	logged string // by the system
 }{
-	{name: "silent", status: stint.Failed, reason: stint.ReasonExitCode, said: "without a result (exit code 0)"},
-	{name: "crash", status: stint.Failed, reason: stint.ReasonExitCode, said: "It fell over."},
-	{name: "refused", status: stint.Failed, reason: stint.ReasonExitCode, said: "refused the key (401)"},
-	{name: "noise", status: stint.Completed, said: "Hello. user_turns=1"},
-	{name: "longline", status: stint.Completed, said: "Hello. user_turns=1"},
-	{name: "hang", status: stint.Completed, said: "Hello. user_turns=1", logged: "did not exit after its terminal event"},
-	{name: "orphan", status: stint.Completed, said: "orphan "},
-	{name: "retry", run: stint.NewRun{Timeout: "2s"}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "time limit of 2s"},
-	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "limits.idleTimeout"},
-	{name: "deaf", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "limits.idleTimeout"},
+	{name: "silent", status: stint.Failed, reason: stint.ReasonExitCode, text: "without a result (exit code 0)"},
+	{name: "crash", status: stint.Failed, reason: stint.ReasonExitCode, text: "It fell over."},
+	{name: "refused", status: stint.Failed, reason: stint.ReasonExitCode, text: "refused the key (401)"},
+	{name: "noise", status: stint.Completed, text: "Hello. user_turns=1"},
+	{name: "longline", status: stint.Completed, text: "Hello. user_turns=1"},
+	{name: "hang", status: stint.Completed, text: "Hello. user_turns=1", logged: "did not exit after its terminal event"},
+	{name: "orphan", status: stint.Completed, text: "orphan "},
+	{name: "retry", run: stint.NewRun{Timeout: "2s"}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "time limit of 2s"},
+	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "limits.idleTimeout"},
+	{name: "deaf", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "limits.idleTimeout"},
 }
 
 func TestTraps(t *testing.T) {
@@ -46,12 +46,12 @@ func TestTraps(t *testing.T) {
 				n := trap.run
 				n.Agent, n.Prompt = "fake", "fake:"+trap.name
 				r := w.ended(w.create(n).ID)
-				said := installation.Value(r.Error)
+				text := installation.Value(r.Error)
 				if trap.status == stint.Completed {
-					installation.Check(t, json.Unmarshal(r.Result, &said))
+					installation.Check(t, json.Unmarshal(r.Result, &text))
 				}
-				if r.Status != trap.status || installation.Value(r.StatusReason) != trap.reason || !strings.Contains(said, trap.said) {
-					t.Errorf("the run is %s (%s) with the text %q; %s", r.Status, installation.Value(r.StatusReason), said, w.story(r.ID))
+				if r.Status != trap.status || installation.Value(r.StatusReason) != trap.reason || !strings.Contains(text, trap.text) {
+					t.Errorf("the run is %s (%s) with the text %q; %s", r.Status, installation.Value(r.StatusReason), text, w.story(r.ID))
 				}
 				if !slices.ContainsFunc(w.logs(r.ID, stint.LogSystem), func(e stint.LogEntry) bool { return strings.Contains(e.Message, trap.logged) }) {
 					t.Errorf("the log lacks the message; %s", w.story(r.ID))

@@ -15,7 +15,7 @@ var accessCases = []testCase{
 	{"scopes", scopes},
 	{"viewers can only read", viewers},
 	{"revocation ends open streams", revoking},
-	{"resources of other organisations are not found", nothingOfOthers},
+	{"resources of other organisations are not found", otherOrganisations},
 }
 
 func (w *tenant) newToken(body object) (t stint.Token) {
@@ -43,7 +43,7 @@ func badTokens(w *tenant) {
 			r.token, r.header, r.undocumented = "-", map[string]string{"Authorization": header}, true
 			a := w.do(r)
 			if a.StatusCode != 401 || a.Header.Get("WWW-Authenticate") != "Bearer" {
-				w.Errorf("%s: %s %s gave %d, %q", what, r.method, r.path, a.StatusCode, a.Header.Get("WWW-Authenticate"))
+				w.Errorf("%s: %s %s returned %d, %q", what, r.method, r.path, a.StatusCode, a.Header.Get("WWW-Authenticate"))
 			}
 			bodies[string(a.body)] = true
 		}
@@ -199,7 +199,7 @@ func treeVerbs(kind string) []verb {
 	}
 }
 
-func nothingOfOthers(w *tenant) {
+func otherOrganisations(w *tenant) {
 	theirs := w.other()
 	run := theirs.run(object{"artifactName": "out"})
 	v := theirs.volume("data", object{"a": "1"})

@@ -83,7 +83,7 @@ func badDefinitions(w *tenant) {
 			r.undocumented = true
 			a := w.do(r)
 			if f := a.apiError(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || !strings.HasPrefix(f.Param, row.at) {
-				w.Errorf("%s gave %d %s", row.definition, a.StatusCode, a.body)
+				w.Errorf("%s returned %d %s", row.definition, a.StatusCode, a.body)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func oneName(w *tenant) {
 			case a.StatusCode == 201:
 				made++
 			case a.StatusCode != 409 || f.Type+" "+f.Code != exists:
-				w.Errorf("%s gave %d %s", path, a.StatusCode, a.body)
+				w.Errorf("%s returned %d %s", path, a.StatusCode, a.body)
 			}
 		}
 		w.equal(path, 1, made)
@@ -91,7 +91,7 @@ func countedVersions(w *tenant) {
 		case a.StatusCode == 201:
 			won++
 		case a.StatusCode != 409 || f.Type+" "+f.Code != badHead:
-			w.Errorf("a push gave %d %s", a.StatusCode, a.body)
+			w.Errorf("a push returned %d %s", a.StatusCode, a.body)
 		}
 	}
 	w.equal("pushes that won", 1, won)
@@ -105,7 +105,7 @@ func oneCancel(w *tenant) {
 		case a.StatusCode == 200:
 			won++
 		case a.StatusCode != 400 || f.Type+" "+f.Code != badState:
-			w.Errorf("a cancel gave %d %s", a.StatusCode, a.body)
+			w.Errorf("a cancel returned %d %s", a.StatusCode, a.body)
 		}
 	}
 	w.equal("cancels that won", 1, won)

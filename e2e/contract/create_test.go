@@ -10,10 +10,10 @@ import (
 
 var createCases = []testCase{
 	{"the four origins, alone and together", origins},
-	{"contradictory origins", contradictions},
+	{"contradictory origins", contradictoryOrigins},
 	{"unknown references in a new run", unknownInRun},
 	{"missing members of a new run", missingInRun},
-	{"invalid members of a new run", wrongInRun},
+	{"invalid members of a new run", invalidInRun},
 	{"precedence of environment variables", environmentOrder},
 	{"references of a definition", references},
 	{"names of variables", variableNames},
@@ -21,8 +21,8 @@ var createCases = []testCase{
 	{"optional volumes", optionalVolumes},
 	{"agent versions of a run", agentVersions},
 	{"volume and artifact versions of a run", treeVersionsOfRun},
-	{"metadata, priority, and timeout", extras},
-	{"runs of a session execute one after another", turns},
+	{"metadata, priority, and timeout", metadataPriorityTimeout},
+	{"runs of a session execute one after another", sessionOrder},
 }
 
 func (w *tenant) wantRunError(body object, status int, typeAndCode string, words ...string) {
@@ -59,7 +59,7 @@ func origins(w *tenant) {
 	w.equal("parent", last.ID, installation.Value(r.ParentRunID))
 }
 
-func contradictions(w *tenant) {
+func contradictoryOrigins(w *tenant) {
 	other := w.agent("another", nil)
 	one, two := w.run(object{}), w.run(object{})
 	c, s := *one.CheckpointID, one.SessionID
@@ -144,7 +144,7 @@ func missingInRun(w *tenant) {
 	send(w.newRun(object{"agent": "tools"}), "secrets.TOOLS_KEY", "variables.PLACE")
 }
 
-func wrongInRun(w *tenant) {
+func invalidInRun(w *tenant) {
 	for name, v := range map[string]any{
 		"agent": 7, "agentId": []any{}, "sessionId": true, "checkpointId": object{}, "agentVersion": 2, "prompt": []any{"x"}, "variables": "A=1",
 		"secrets": []any{}, "volumes": "data", "artifactName": object{}, "artifactVersion": 1, "metadata": "x", "timeout": 5, "priority": "high", "limits": 3,
@@ -158,7 +158,7 @@ func wrongInRun(w *tenant) {
 	w.wantRunError(object{"artifactName": "Not a name"}, 400, invalid, "Not a name")
 	a := w.do(request{method: "POST", path: "/v1/runs", body: object{"prompt": 1, "variables": object{"A": 1}}, undocumented: true})
 	if f := a.apiError(); len(f.Details) < 2 {
-		w.Errorf("several faults are told as %s", a.body)
+		w.Errorf("several errors are reported as %s", a.body)
 	}
 	for _, ignored := range []string{`{"agent":"shell","prompt":"true","Prompt":7,"unknown":{"a":[1,null]}}`, `{"agent":"shell","prompt":"true","variables":null,"sessionId":null}`} {
 		w.must(202, request{method: "POST", path: "/v1/runs", body: ignored, undocumented: true}, nil)
@@ -290,7 +290,7 @@ func treeVersionsOfRun(w *tenant) {
 	}
 }
 
-func extras(w *tenant) {
+func metadataPriorityTimeout(w *tenant) {
 	w.agent("brief", object{"timeout": "5s"})
 	many, long := object{}, strings.Repeat("x", 513)
 	for i := range 17 {
@@ -322,7 +322,7 @@ func extras(w *tenant) {
 	w.run(object{"priority": 0, "agent": "brief", "timeout": "5s"})
 }
 
-func turns(w *tenant) {
+func sessionOrder(w *tenant) {
 	first := w.create(object{"prompt": "echo 1 >> ~/log; sleep 0.2"})
 	ids := []string{first.ID}
 	for i := range 3 {

@@ -37,7 +37,7 @@ func (w *tenant) link(path string) string {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
 	if a.StatusCode != http.StatusFound || len(a.body) != 0 {
-		w.Fatalf("GET %s gave %d %s", path, a.StatusCode, a.body)
+		w.Fatalf("GET %s returned %d %s", path, a.StatusCode, a.body)
 	}
 	return a.Header.Get("Location")
 }
@@ -46,7 +46,7 @@ func (w *tenant) download(path string) []byte {
 	w.Helper()
 	a := w.do(request{method: "GET", path: w.link(path), token: "-"})
 	if a.StatusCode != http.StatusOK {
-		w.Fatalf("the archive of %s gave %d %s", path, a.StatusCode, a.body)
+		w.Fatalf("the archive of %s returned %d %s", path, a.StatusCode, a.body)
 	}
 	return a.body
 }
@@ -90,7 +90,7 @@ func downloadRanges(w *tenant) {
 	} {
 		a := ask(map[string]string{"Range": given})
 		if a.StatusCode != 206 || string(a.body) != string(want) {
-			w.Errorf("%s gave %d, %d bytes", given, a.StatusCode, len(a.body))
+			w.Errorf("%s returned %d, %d bytes", given, a.StatusCode, len(a.body))
 		}
 	}
 	a := ask(map[string]string{"Range": "bytes=1-2", "If-Range": tag})

@@ -19,7 +19,7 @@ import (
 var eventCases = []testCase{
 	{"order and format of events", eventOrder},
 	{"live, resumed, and replayed streams are equal", sameStreams},
-	{"event IDs that do not exist", neverIssued},
+	{"event IDs that do not exist", unknownEventIDs},
 	{"the end of a stream", streamEnd},
 	{"events as a list", eventList},
 	{"stream tokens", streamTokens},
@@ -147,7 +147,7 @@ func sameStreams(w *tenant) {
 	w.equal("the header rules", replay[5:], both.all())
 }
 
-func neverIssued(w *tenant) {
+func unknownEventIDs(w *tenant) {
 	r := w.startRun(object{"prompt": "sleep 600"})
 	done := w.run(object{})
 	for _, id := range []string{r.ID, done.ID} {

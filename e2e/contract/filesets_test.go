@@ -14,7 +14,7 @@ import (
 var treeCases = []testCase{
 	{"names and creation", names},
 	{"objects of volumes and artifacts", treeObjects},
-	{"files are stored exactly", survives},
+	{"files are stored exactly", exactFiles},
 	{"formats of archives", formats},
 	{"hostile archives are refused and not stored", hostileArchives},
 	{"equal content does not create a version", equalContent},
@@ -145,7 +145,7 @@ func oddEntries() []entry {
 	}
 }
 
-func survives(w *tenant) {
+func exactFiles(w *tenant) {
 	t := w.newTree("volumes", "odd")
 	w.push("volumes", t.ID, pack(w, oddEntries()...))
 	got := unpack(w, w.download("/v1/volumes/"+t.ID+"/download"))
@@ -239,7 +239,7 @@ func hostileArchives(w *tenant) {
 			at := "/v1/" + kind + "/" + t.ID
 			a := w.do(request{method: "POST", path: at + "/versions", body: archive.raw, header: map[string]string{"Content-Type": archive.contentType}, undocumented: true})
 			if f := a.apiError(); a.StatusCode != 400 || f.Type != "invalid_request_error" || f.Message == "" {
-				w.Errorf("%s gave %d %s", name, a.StatusCode, a.body)
+				w.Errorf("%s returned %d %s", name, a.StatusCode, a.body)
 			}
 			w.checkNulls(w.object(at), []string{"currentVersionId", "currentVersion"}, nil)
 			w.equal(name+": versions", 0, len(list[object](w, at+"/versions", nil)))

@@ -12,7 +12,7 @@ import (
 )
 
 var headerCases = []testCase{
-	{"headers of every response", everyAnswer},
+	{"headers of every response", commonHeaders},
 	{"request identifiers are kept", requestIDs},
 	{"unknown paths", unknownPaths},
 	{"methods that a path does not have", wrongMethods},
@@ -49,12 +49,12 @@ func (w *tenant) responses() map[int]request {
 	}
 }
 
-func everyAnswer(w *tenant) {
+func commonHeaders(w *tenant) {
 	for status, r := range w.responses() {
 		r.undocumented = true
 		a := w.do(r)
 		if a.StatusCode != status {
-			w.Errorf("%s %s gave %d, want %d", r.method, r.path, a.StatusCode, status)
+			w.Errorf("%s %s returned %d, want %d", r.method, r.path, a.StatusCode, status)
 		}
 		if id := a.Header.Values("X-Request-Id"); len(id) != 1 || !requestID.MatchString(id[0]) {
 			w.Errorf("a %d has the X-Request-Id %q", status, id)
@@ -123,7 +123,7 @@ func wrongMethods(w *tenant) {
 			}
 			a := w.do(request{method: method, path: at, undocumented: true})
 			if f := a.apiError(); a.StatusCode != 405 || f.Type+" "+f.Code != "invalid_request_error method_not_allowed" {
-				w.Errorf("%s %s gave %d %s", method, at, a.StatusCode, a.body)
+				w.Errorf("%s %s returned %d %s", method, at, a.StatusCode, a.body)
 				continue
 			}
 			allow := a.Header.Get("Allow")

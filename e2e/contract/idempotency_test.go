@@ -14,7 +14,7 @@ var repeatCases = []testCase{
 	{"an idempotency key repeats the response", replays},
 	{"a key of another request", reusedKey},
 	{"a key that is in use", keyInUseNow},
-	{"several requests with one key create one run", oneOfMany},
+	{"several requests with one key create one run", concurrentKeys},
 	{"invalid idempotency keys", wrongKeys},
 	{"Prefer: wait", preferWait},
 }
@@ -40,7 +40,7 @@ func replays(w *tenant) {
 		r.method, r.header = "POST", keyed(fmt.Sprint("key-", i))
 		first, again := w.do(r), w.do(r)
 		if first.StatusCode >= 500 || first.StatusCode >= 400 && !r.undocumented {
-			w.Errorf("%s gave %d %s", r.path, first.StatusCode, first.body)
+			w.Errorf("%s returned %d %s", r.path, first.StatusCode, first.body)
 		}
 		w.equal(r.path+": response", []any{first.StatusCode, string(first.body), first.Header.Get("Location")}, []any{again.StatusCode, string(again.body), again.Header.Get("Location")})
 		w.equal(r.path+": marks", []string{"", "true"}, []string{first.Header.Get("Idempotency-Replayed"), again.Header.Get("Idempotency-Replayed")})
@@ -122,7 +122,7 @@ func startPush(w *tenant, at string, raw []byte) *slowPush {
 	return p
 }
 
-func oneOfMany(w *tenant) {
+func concurrentKeys(w *tenant) {
 	const n = 12
 	responses := make([]response, n)
 	var wg sync.WaitGroup

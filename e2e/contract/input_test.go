@@ -84,7 +84,7 @@ func badMediaTypes(w *tenant) {
 		}
 		r.header, r.undocumented = map[string]string{"Content-Type": "Application/JSON; Charset=UTF-8"}, true
 		if a := w.do(r); a.StatusCode >= 300 {
-			w.Errorf("%s gave %d %s", r.path, a.StatusCode, a.body)
+			w.Errorf("%s returned %d %s", r.path, a.StatusCode, a.body)
 		}
 	}
 }
@@ -113,12 +113,12 @@ func oddBodies(w *tenant) {
 			a := w.do(r)
 			if strings.HasPrefix(place, "agent") { // unknown members of definitions are errors
 				if f := a.apiError(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid {
-					w.Errorf("%s: %s gave %d %s", place, more, a.StatusCode, a.body)
+					w.Errorf("%s: %s returned %d %s", place, more, a.StatusCode, a.body)
 				}
 				continue
 			}
 			if a.StatusCode >= 300 {
-				w.Errorf("%s: %s gave %d %s", place, more, a.StatusCode, a.body)
+				w.Errorf("%s: %s returned %d %s", place, more, a.StatusCode, a.body)
 			}
 		}
 	}

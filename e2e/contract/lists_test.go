@@ -155,7 +155,7 @@ func cursors(w *tenant) {
 			w.Helper()
 			a := w.do(request{method: "GET", path: with(path, "cursor="+cursor+filter), header: json, undocumented: true})
 			if f := a.apiError(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || f.Param != "cursor" {
-				w.Errorf("%s with %s gave %d %s", path, what, a.StatusCode, a.body)
+				w.Errorf("%s with %s returned %d %s", path, what, a.StatusCode, a.body)
 			}
 		}
 		own := cursor[path]

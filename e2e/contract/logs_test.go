@@ -43,7 +43,7 @@ func logTypes(w *tenant) {
 	w.equal("lines of the agent", []string{"four", "one", "three", "two"}, got)
 	w.equal("network", 0, len(counts[stint.LogNetwork]))
 	if len(counts[stint.LogSystem]) < 3 {
-		w.Errorf("the system says %q", counts[stint.LogSystem])
+		w.Errorf("the system log is %q", counts[stint.LogSystem])
 	}
 	timed := false
 	for _, e := range list[stint.LogEntry](w, at, nil) {

@@ -13,7 +13,7 @@ import (
 )
 
 var toolCases = []testCase{
-	{"tools run an agent and read its results", toolsWholeWay},
+	{"tools run an agent and read its results", toolsRunAgent},
 	{"tools cancel a run", toolsCancel},
 }
 
@@ -51,13 +51,13 @@ func (w *tenant) callTool(s *mcp.ClientSession, name string, arguments object, i
 	raw, err := json.Marshal(res)
 	check(w, err)
 	if res.IsError {
-		w.Fatalf("%s gave %s", name, raw)
+		w.Fatalf("%s returned %s", name, raw)
 	}
 	response := struct{ StructuredContent any }{into}
 	decode(w, raw, &response)
 }
 
-func toolsWholeWay(w *tenant) {
+func toolsRunAgent(w *tenant) {
 	s, progress := w.toolbox()
 	var run struct{ ID, SessionID string }
 	w.callTool(s, "run_agent", object{"agent": "shell", "prompt": "echo $WHO; echo made > f.txt", "variables": object{"WHO": "the tool"}, "artifactName": "out"}, &run)

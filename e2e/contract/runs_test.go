@@ -28,7 +28,7 @@ var runCases = []testCase{
 	{"cancel of an ended run", cancelEnded},
 	{"output limit", outputLimit},
 	{"command framework", commandFramework},
-	{"a program that does not exist", absentFramework},
+	{"a program that does not exist", missingProgram},
 	{"signals and unusual exit codes", oddExits},
 	{"metrics", metrics},
 	{"limits of memory and disk", resourceLimits},
@@ -314,7 +314,7 @@ func commandFramework(w *tenant) {
 	w.equal("output", "über 'all'\nline two\nüber 'all'\nline two\nzero one two /workspace /home/agent\n", out)
 }
 
-func absentFramework(w *tenant) {
+func missingProgram(w *tenant) {
 	w.agent("absent", object{"framework": "command", "command": []string{"/no/such/program"}})
 	r := w.awaitStatus(w.create(object{"agent": "absent"}).ID, stint.Failed)
 	if !strings.Contains(installation.Value(r.Error), "/no/such/program") {
@@ -326,10 +326,10 @@ func oddExits(w *tenant) {
 	for script, code := range map[string]int{"exit 255": 255, "exit 1": 1, "kill -TERM $$": -1, "no-such-command-here": 127} {
 		r := w.awaitStatus(w.create(object{"prompt": script}).ID, stint.Failed)
 		if got := installation.Value(r.ExitCode); code > 0 && got != code {
-			w.Errorf("%q gave exit code %d, want %d", script, got, code)
+			w.Errorf("%q returned exit code %d, want %d", script, got, code)
 		}
 		if installation.Value(r.Error) == "" || installation.Value(r.StatusReason) != stint.ReasonExitCode {
-			w.Errorf("%q gave %q, %q", script, installation.Value(r.Error), installation.Value(r.StatusReason))
+			w.Errorf("%q returned %q, %q", script, installation.Value(r.Error), installation.Value(r.StatusReason))
 		}
 	}
 	if r := w.run(object{"prompt": "(sleep 600 &) ; exit 0"}); installation.Value(r.ExitCode) != 0 {

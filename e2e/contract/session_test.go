@@ -11,8 +11,8 @@ import (
 var sessionCases = []testCase{
 	{"continuing a session", continuing},
 	{"resuming a checkpoint", resuming},
-	{"every ended run has a checkpoint", everyEnding},
-	{"secrets must be passed again", secretsAgain},
+	{"every ended run has a checkpoint", checkpointOfEveryEnd},
+	{"secrets must be passed again", secretsNotInherited},
 	{"objects of sessions and checkpoints", sessionObjects},
 }
 
@@ -96,7 +96,7 @@ func resuming(w *tenant) {
 	w.equal("workspace of a continued run", "kept\n", out)
 }
 
-func everyEnding(w *tenant) {
+func checkpointOfEveryEnd(w *tenant) {
 	for _, row := range []struct {
 		status stint.Status
 		body   object
@@ -132,7 +132,7 @@ func everyEnding(w *tenant) {
 	}
 }
 
-func secretsAgain(w *tenant) {
+func secretsNotInherited(w *tenant) {
 	w.agent("needy", object{"environment": object{"K": "${{ secrets.KEY }}"}})
 	first := w.run(object{"agent": "needy", "secrets": object{"KEY": "opensesame", "MORE": "opensesame too"}})
 	for _, origin := range []object{{"sessionId": first.SessionID}, {"checkpointId": *first.CheckpointID}} {

@@ -135,7 +135,7 @@ func (w *tenant) must(status int, r request, into any) {
 	w.Helper()
 	a := w.do(r)
 	if a.StatusCode != status {
-		w.Fatalf("%s %s gave %d %s, want %d", r.method, r.path, a.StatusCode, a.body, status)
+		w.Fatalf("%s %s returned %d %s, want %d", r.method, r.path, a.StatusCode, a.body, status)
 	}
 	if into != nil {
 		decode(w, a.body, into)
@@ -167,7 +167,7 @@ func (w *tenant) wantError(r request, status int, typeAndCode string, words ...s
 	a := w.do(r)
 	f := a.apiError()
 	if got := f.Type + " " + f.Code; a.StatusCode != status || got != typeAndCode {
-		w.Errorf("%s %s %v gave %d %s, want %d %s", r.method, r.path, r.body, a.StatusCode, a.body, status, typeAndCode)
+		w.Errorf("%s %s %v returned %d %s, want %d %s", r.method, r.path, r.body, a.StatusCode, a.body, status, typeAndCode)
 		return
 	}
 	for _, word := range words {

@@ -13,8 +13,8 @@ import (
 var slowCases = []testCase{
 	{"a stream without events has heartbeats", heartbeat},
 	{"the time limit", timeLimit},
-	{"an agent that ignores its time limit", stubborn},
-	{"cancel during completion", races},
+	{"an agent that ignores its time limit", ignoredTimeLimit},
+	{"cancel during completion", cancelDuringCompletion},
 }
 
 func heartbeat(w *tenant) {
@@ -60,14 +60,14 @@ func timeLimit(w *tenant) {
 	w.awaitStatus(w.create(object{"agent": "brief", "prompt": "sleep 600"}).ID, stint.TimedOut)
 }
 
-func stubborn(w *tenant) {
+func ignoredTimeLimit(w *tenant) {
 	r := w.awaitStatus(w.create(object{"prompt": "trap '' TERM; echo ready; while :; do sleep 0.05; done; echo never", "timeout": soon}).ID, stint.TimedOut)
 	w.equal("output", "ready\n", w.output(r.ID))
 }
 
-// races cancels runs around the time of their end: each later than the one before
+// cancelDuringCompletion cancels runs around the time of their end: each later than the one before
 // until a run has completed, then earlier again.
-func races(w *tenant) {
+func cancelDuringCompletion(w *tenant) {
 	won := map[stint.Status]int{}
 	delay := time.Duration(0)
 	for range 50 {
@@ -91,7 +91,7 @@ func races(w *tenant) {
 		case a.StatusCode == 200 && now.Status == stint.Cancelled:
 		case a.StatusCode == 400 && f.Code == "invalid_state" && strings.Contains(f.Message, string(now.Status)) && now.Status == stint.Completed:
 		default:
-			w.Errorf("the cancel gave %d %s, the run is %s", a.StatusCode, a.body, now.Status)
+			w.Errorf("the cancel returned %d %s, the run is %s", a.StatusCode, a.body, now.Status)
 		}
 		if last.Event != "complete" || !strings.Contains(last.Data, `"status":"`+string(now.Status)+`"`) {
 			w.Errorf("the run is %s, the stream ends with %+v", now.Status, last)
@@ -104,7 +104,7 @@ func races(w *tenant) {
 		w.equal("replay", last, lastOf(w.followRun(r.ID).all()))
 	}
 	if won[stint.Cancelled] == 0 || won[stint.Completed] == 0 {
-		w.Errorf("the races ended %v: nothing raced", won)
+		w.Errorf("the cancelDuringCompletion ended %v: nothing raced", won)
 	}
 }
 

@@ -168,7 +168,7 @@ func killAll(w *tenant) {
 	w.withOther(func() {
 		r := w.ended(w.create(stint.NewRun{Prompt: "echo ready; kill -9 -1; kill -9 $PPID 1; sleep 1; kill -9 $$"}).ID)
 		if r.Status != stint.Failed && r.Status != stint.Completed {
-			w.Errorf("it ended %s, %s", r.Status, installation.Value(r.StatusReason))
+			w.Errorf("the run is %s, %s", r.Status, installation.Value(r.StatusReason))
 		}
 	})
 	if err := w.host.Server.Process.Signal(syscall.Signal(0)); err != nil {

@@ -70,7 +70,7 @@ with open("/dev/shm/big", "wb") as f:
     for i in range(512): f.write(b"x" * (1 << 20))
 print("survived")`)}).ID)
 	if r.Status == stint.Completed || strings.Contains(w.output(r.ID), "survived") {
-		w.Errorf("it ended %s with 512 MB of shared memory and a limit of 128 MB", r.Status)
+		w.Errorf("the run is %s with 512 MB of shared memory and a limit of 128 MB", r.Status)
 	}
 }
 
@@ -145,7 +145,7 @@ trap '' TERM INT HUP
 echo ready
 while :; do sleep 0.1; done`}).ID)
 	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit {
-		w.Errorf("it ended %s, %s", r.Status, installation.Value(r.StatusReason))
+		w.Errorf("the run is %s, %s", r.Status, installation.Value(r.StatusReason))
 	}
 }
 

@@ -163,7 +163,7 @@ for i in range(1000):
 os.chmod("..", 0)
 print("done")`)}).ID)
 		if r.Status == stint.Completed || !strings.Contains(installation.Value(r.Error), "folders deep") && installation.Value(r.StatusReason) != stint.ReasonDiskFull {
-			w.Errorf("it ended %s, %s: %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error))
+			w.Errorf("the run is %s, %s: %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error))
 		}
 		if len(installation.Value(r.Error)) > 8<<10 {
 			w.Errorf("the error has %d bytes", len(installation.Value(r.Error)))
@@ -178,7 +178,7 @@ mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $
 (trap '' TERM HUP; setsid bash -c 'trap "" TERM HUP; while :; do mv -T d t; mv -T l d; mv -T t l; mv -T d t; mv -T l d; mv -T t l; done' > /dev/null 2>&1 &)
 sleep 0.1; echo done`}).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("it ended %s: %s", r.Status, installation.Value(r.Error))
+		w.Fatalf("the run is %s: %s", r.Status, installation.Value(r.Error))
 	}
 	for name, e := range w.download("restless", installation.Value(r.ArtifactVersion)) {
 		if strings.Contains(e.text, "root:") {

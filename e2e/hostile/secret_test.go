@@ -115,7 +115,7 @@ printf '%s' "$HIDDEN" | base64 >&2
 printf 'cut %s' "${HIDDEN%ü*}" >&2
 exit 3`}).ID)
 	if r.Status != stint.Failed || !strings.Contains(installation.Value(r.Error), "failed: ***") {
-		w.Errorf("it ended %s: %q", r.Status, installation.Value(r.Error))
+		w.Errorf("the run is %s: %q", r.Status, installation.Value(r.Error))
 	}
 	texts := encodings(hidden)
 	w.checkHidden(r, map[string]string{"plain": texts["plain"], "base64": texts["base64 after 0"]})

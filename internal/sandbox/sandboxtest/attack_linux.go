@@ -167,7 +167,7 @@ func (w *world) expectFoundOnHost(words string, args ...string) {
 	w.Helper()
 	got, err := w.runOnHost(args...)
 	if err == nil || !strings.Contains(err.Error(), words) {
-		w.Errorf("%v on the host gives %q, %v", args, got, err)
+		w.Errorf("%v on the host returned %q, %v", args, got, err)
 	}
 }
 

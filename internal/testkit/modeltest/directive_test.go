@@ -120,7 +120,7 @@ func FuzzParse(f *testing.F) {
 			t.Error(err, diff)
 		}
 		if said, err := modeltest.Steps("[[say: " + text + "]]"); err != nil || strings.Count(said, "run=\"\" tool=\"\"") != 1 {
-			t.Errorf("[[say: %s]] gives %s, %v", text, said, err)
+			t.Errorf("[[say: %s]] returned %s, %v", text, said, err)
 		}
 	})
 }
