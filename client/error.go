@@ -16,15 +16,15 @@ import (
 // Error is an error response of the server. Programs use Type and Code (the constants
 // stint.Code…). Message is a sentence for people.
 type Error struct {
-	Status     int    // HTTP status
-	Type       string // such as not_found_error
-	Code       string // such as resource_not_found
-	Message    string
-	Param      string         // the wrong parameter, such as volumes.data.path; may be empty
-	Details    []stint.Detail // set if several parameters are wrong
-	DocURL     string         // may be empty
-	RequestID  string         // identifies the request in the server's log
-	RetryAfter time.Duration  // 0 if the server did not request a pause
+	Status     int            `json:"-"`    // HTTP status
+	Type       string         `json:"type"` // such as not_found_error
+	Code       string         `json:"code"` // such as resource_not_found
+	Message    string         `json:"message"`
+	Param      string         `json:"param"`   // the wrong parameter, such as volumes.data.path; may be empty
+	Details    []stint.Detail `json:"details"` // set if several parameters are wrong
+	DocURL     string         `json:"docUrl"`  // may be empty
+	RequestID  string         `json:"-"`       // identifies the request in the server's log
+	RetryAfter time.Duration  `json:"-"`       // 0 if the server did not request a pause
 }
 
 // Error returns the message. For an error of the server itself, it adds the request's
@@ -50,15 +50,10 @@ func errorOf(res *http.Response) *Error {
 	defer res.Body.Close()
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id"), RetryAfter: retryAfter(res.Header)}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	var response struct {
-		Error struct {
-			Type, Code, Message, Param, DocURL string
-			Details                            []stint.Detail
-		}
-	}
-	if err == nil && json.Unmarshal(body, &response) == nil && response.Error.Message != "" {
-		r := response.Error
-		e.Type, e.Code, e.Message, e.Param, e.Details, e.DocURL = r.Type, r.Code, r.Message, r.Param, r.Details, r.DocURL
+	response := struct {
+		Error *Error `json:"error"`
+	}{e}
+	if err == nil && json.Unmarshal(body, &response) == nil && e.Message != "" {
 		return e
 	}
 	e.Type, e.Code = typeOf(res.StatusCode)

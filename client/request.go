@@ -220,12 +220,10 @@ func (c *Client) pause(ctx context.Context, attempt int, cause error) error {
 	if e, ok := errors.AsType[*Error](cause); ok && e.RetryAfter > 0 {
 		wait = e.RetryAfter
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	}
 }

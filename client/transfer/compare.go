@@ -214,12 +214,10 @@ func (c *comparison) search(ctx context.Context) error {
 }
 
 func (c *comparison) hasAll(i *item) bool {
-	for _, chunk := range i.Chunks {
-		if _, ok := c.local[chunk.Hash]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(i.Chunks, func(chunk format.Chunk) bool {
+		_, ok := c.local[chunk.Hash]
+		return !ok
+	})
 }
 
 // sumUp computes the result from the comparison.

@@ -202,12 +202,10 @@ func (p *pull) retry(ctx context.Context, f func() (progress bool, err error)) e
 		if attempt == maxAttempts || ctx.Err() != nil || errors.Is(err, treewire.ErrMalformed) {
 			return err
 		}
-		timer := time.NewTimer(p.o.Backoff << attempt)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(p.o.Backoff << attempt):
 		}
 	}
 }

@@ -162,11 +162,7 @@ func (s *isolators) allows(name string) error {
 
 // replacements returns what a definition can contain instead of a removed sandbox.
 func (s *isolators) replacements() string {
-	names := s.names()
-	for i, name := range names {
-		names[i] = "'sandbox: " + name + "'"
-	}
-	return strings.Join(names, " or ")
+	return "'sandbox: " + strings.Join(s.names(), "' or 'sandbox: ") + "'"
 }
 
 func (s *isolators) names() []string {

@@ -184,10 +184,8 @@ func (r *reader) Close() error {
 
 // pause waits a random time that grows with try, at most 2 s.
 func pause(ctx context.Context, try int) error {
-	t := time.NewTimer(rand.N(min(50*time.Millisecond<<try, 2*time.Second)))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(rand.N(min(50*time.Millisecond<<try, 2*time.Second))):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

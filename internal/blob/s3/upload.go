@@ -232,7 +232,10 @@ func (u *upload) commit(ctx context.Context, send func(context.Context) error) e
 			return nil
 		case unknown == nil:
 			return blob.ErrExists
-		case !isConflict(err) || try == maxConflicts || pause(ctx, try) != nil:
+		}
+		// The object of another writer may not be visible yet, or was deleted.
+		invisible := isTaken(err) && errors.Is(unknown, blob.ErrNotFound)
+		if !isConflict(err) && !invisible || try == maxConflicts || pause(ctx, try) != nil {
 			return u.s.explain(ctx, err)
 		}
 	}

@@ -52,9 +52,6 @@ func (p presigning) PresignGet(ctx context.Context, key, fileName, contentType s
 
 // Put implements blob.Store.
 func (m Mixed) Put(ctx context.Context, key string, r io.Reader, size int64) error {
-	if err := blob.CheckKey(key); err != nil {
-		return err
-	}
 	if m.Unique != nil && m.Unique(key) {
 		return m.Primary.Put(ctx, key, r, size)
 	}

@@ -80,9 +80,6 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 // Get implements blob.Store. It decrypts the first block of the range before it
 // returns.
 func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
-	if err := blob.CheckKey(key); err != nil {
-		return nil, err
-	}
 	if offset < 0 {
 		return nil, fmt.Errorf("reading %s: the offset %d is negative", key, offset)
 	}

@@ -109,10 +109,8 @@ func (b *Bus) retry(ctx context.Context, attempt func() error) bool {
 
 // sleep waits for d. It reports false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
