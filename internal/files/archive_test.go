@@ -21,7 +21,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// run executes a system tool, which must be there.
+// run runs a system tool, which must be installed.
 func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	c := exec.Command(name, args...)
@@ -40,8 +40,8 @@ with tarfile.open(sys.argv[1], "r:gz") as t:
     t.extractall(sys.argv[2], **({"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}))
 `
 
-// TestSoakOtherToolsUnpackTheArchive holds what gzip, tar and Python make of an
-// archive against the original.
+// TestSoakOtherToolsUnpackTheArchive compares the trees that gzip, tar, and
+// Python extract from an archive with the original.
 func TestSoakOtherToolsUnpackTheArchive(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -64,7 +64,7 @@ func TestSoakOtherToolsUnpackTheArchive(t *testing.T) {
 	}
 }
 
-// withoutTimes drops the times, which Python keeps as floats.
+// withoutTimes removes the times, which Python keeps as floats.
 func withoutTimes(looks map[string]look) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -88,7 +88,8 @@ func TestEmptyArchiveIsValid(t *testing.T) {
 	}
 }
 
-// TestSoakCommitArchiveOfTar uploads what the system's tar makes.
+// TestSoakCommitArchiveOfTar uploads archives that the tar of the system
+// creates.
 func TestSoakCommitArchiveOfTar(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -113,7 +114,7 @@ func TestSoakCommitArchiveOfTar(t *testing.T) {
 			t.Fatalf("uploading a tar of format %s: %v", format, err)
 		}
 		got := archiveLooks(t, readArchive(t, l, ref.Digest))
-		if format == "gnu" { // which has whole seconds
+		if format == "gnu" { // has whole seconds only
 			got, want = withoutTimes(got), withoutTimes(want)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -126,7 +127,7 @@ func TestSoakArchiveIsReproducible(t *testing.T) {
 	t.Parallel()
 	items := oddTree()
 	var first []byte
-	for range 3 { // in stores of their own
+	for range 3 { // each in its own store
 		l := newLibrary(t, newMemory(), files.Options{})
 		ref := stored(t, l, "", items...)
 		for range 2 {
@@ -141,8 +142,8 @@ func TestSoakArchiveIsReproducible(t *testing.T) {
 	}
 }
 
-// TestArchiveBytesDoNotChange pins the bytes of headers: downloads are cached
-// and resumed by them across releases.
+// TestArchiveBytesDoNotChange compares headers with fixed bytes: downloads are
+// cached and resumed across releases.
 func TestArchiveBytesDoNotChange(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -158,7 +159,7 @@ func TestArchiveBytesDoNotChange(t *testing.T) {
 	}
 }
 
-// TestSoakArchiveRanges reads pieces of an archive.
+// TestSoakArchiveRanges reads ranges of an archive.
 func TestSoakArchiveRanges(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -234,7 +235,8 @@ func TestArchiveSeekErrors(t *testing.T) {
 	}
 }
 
-// TestLargeNumbersInHeaders reads our headers of what no test can store.
+// TestLargeNumbersInHeaders reads headers of files that are too large for a
+// test to store.
 func TestLargeNumbersInHeaders(t *testing.T) {
 	t.Parallel()
 	for _, want := range []tar.Header{
@@ -276,7 +278,7 @@ func TestRandomRunsExpand(t *testing.T) {
 			rt.Errorf("%d bytes expand to %d, %v", len(want), len(got), err)
 		}
 	})
-	for n := range 1100 { // every length of a run
+	for n := range 1100 { // runs of every length
 		want := bytes.Repeat([]byte{200}, n)
 		got, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(files.AppendRuns(nil, want), files.StreamEnd...))))
 		if err != nil || !bytes.Equal(got, want) {
@@ -302,12 +304,12 @@ func TestRandomCombineCRC(t *testing.T) {
 	}
 	// 2^32-1 bits, eight times, change nothing: x has that order.
 	if got := files.CombineCRC(0x12345678, 0, 1<<32-1); got != 0x12345678 {
-		t.Errorf("a full turn gives %#x", got)
+		t.Errorf("after a full period the checksum is %#x", got)
 	}
 }
 
-// TestSoakDamagedChunkIsAnError flips bytes of stored objects: no way out may give wrong
-// content without an error.
+// TestSoakDamagedChunkIsAnError flips bytes of stored objects: each way of
+// reading returns the content or an error.
 func TestSoakDamagedChunkIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

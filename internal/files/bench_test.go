@@ -125,7 +125,7 @@ func writeManyFiles(out io.Writer, n int) error {
 	return errors.Join(w.Close(), buffered.Flush())
 }
 
-// BenchmarkCommitOverlay commits a line more in one of 50,000 files.
+// BenchmarkCommitOverlay commits one more line in one of 50,000 files.
 func BenchmarkCommitOverlay(b *testing.B) {
 	l, base := manyFiles(b, 50_000)
 	upper := b.TempDir()
@@ -145,8 +145,8 @@ func BenchmarkCommitOverlay(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenArchive takes the time to the first byte of a download, and to
-// one in the middle, of a tree of 200,000 entries.
+// BenchmarkOpenArchive measures the time to the first byte of a download, and
+// to a byte in the middle, of a tree of 200,000 entries.
 func BenchmarkOpenArchive(b *testing.B) {
 	l, ref := manyFiles(b, 200_000)
 	for name, part := range map[string]int64{"start": 0, "middle": 2} {
@@ -170,9 +170,8 @@ func BenchmarkOpenArchive(b *testing.B) {
 	}
 }
 
-// BenchmarkConversation is what the checkpoint of a conversation of 10 MB costs
-// that is stored encrypted and read back: all of it, one more turn of it, and
-// nothing new.
+// BenchmarkConversation stores a conversation of 10 MB encrypted and reads it
+// back: the whole conversation, one more turn, and an unchanged one.
 func BenchmarkConversation(b *testing.B) {
 	var stores [2]*localfs.Store
 	for i := range stores {
@@ -238,7 +237,7 @@ func BenchmarkConversation(b *testing.B) {
 	})
 }
 
-// oneKey is a keyring of one key.
+// oneKey is a keyring with one key.
 type oneKey struct{}
 
 func (oneKey) Key(context.Context, string, uint32) (sealing.DataKey, error) {

@@ -24,20 +24,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// names is the database of a test: what it names, epochs, and what is
-// condemned.
+// names is the database of a test: referenced trees, the epoch, and marked
+// objects.
 type names struct {
-	mu        sync.Mutex // guards what follows
-	epoch     int64
-	named     map[string]bool
-	condemned map[string]store.MarkedObject
+	mu     sync.Mutex // guards the fields below
+	epoch  int64
+	named  map[string]bool
+	marked map[string]store.MarkedObject
 }
 
 func newNames() *names {
-	return &names{named: map[string]bool{}, condemned: map[string]store.MarkedObject{}}
+	return &names{named: map[string]bool{}, marked: map[string]store.MarkedObject{}}
 }
 
-// name names a tree under the epoch that it was stored under.
+// name adds a reference to a tree if the epoch of its commit is current.
 func (n *names) name(ref files.Ref) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,13 +81,13 @@ func (n *names) MarkedObjects(context.Context, string) (int64, []store.MarkedObj
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []store.MarkedObject
-	for _, key := range slices.Sorted(maps.Keys(n.condemned)) {
-		all = append(all, n.condemned[key])
+	for _, key := range slices.Sorted(maps.Keys(n.marked)) {
+		all = append(all, n.marked[key])
 	}
 	return n.epoch, all, nil
 }
 
-// garbage is the part of it that commits see.
+// garbage is the part of the database that commits use.
 type garbage struct{ *names }
 
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
@@ -103,8 +103,8 @@ func (n *names) MarkObjects(_ context.Context, _ string, epoch int64, keys []str
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range keys {
-		if _, ok := n.condemned[k]; !ok {
-			n.condemned[k] = store.MarkedObject{Key: k, Epoch: epoch, Since: at.Time}
+		if _, ok := n.marked[k]; !ok {
+			n.marked[k] = store.MarkedObject{Key: k, Epoch: epoch, Since: at.Time}
 		}
 	}
 	return nil
@@ -114,17 +114,17 @@ func (n *names) UnmarkObjects(_ context.Context, _ string, keys []string) error 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range keys {
-		delete(n.condemned, k)
+		delete(n.marked, k)
 	}
 	return nil
 }
 
-// stepped is a store that does something else before one of its steps.
+// stepped is a store that calls then before one of its operations.
 type stepped struct {
 	blob.Store
 
-	mu   sync.Mutex // guards what follows; others wait while then goes on
-	left int        // steps before that
+	mu   sync.Mutex // guards the fields below; other operations wait while then runs
+	left int        // operations before that
 	then func()
 }
 
@@ -163,9 +163,9 @@ func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, 
 	return s.Store.List(ctx, prefix)
 }
 
-// memoryIndex is a chunk index of one process.
+// memoryIndex is a chunk index in memory.
 type memoryIndex struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	packs map[string][]format.Segment
 	gone  map[string]bool
 }
@@ -212,18 +212,18 @@ func (x *memoryIndex) Drop(_ string, packs []string) error {
 	return nil
 }
 
-// world is a store with versions that come and go.
+// world is a store with versions that are added and removed.
 type world struct {
 	t       fataler
 	ctx     context.Context
 	store   *memory
 	steps   *stepped
-	lib     *files.Library // over store, by way of steps
+	lib     *files.Library // over steps
 	plain   *files.Library // over store
 	names   *names
-	whole   *files.Library // where nothing is ever deleted
+	whole   *files.Library // over a store in which nothing is deleted
 	bodies  map[string][]byte
-	removed string // the tree that was removed last
+	removed string // the tree whose reference was removed last
 }
 
 type fataler interface {
@@ -244,17 +244,18 @@ func newWorld(t *testing.T, rt fataler) *world {
 	return w
 }
 
-// commit stores a tree and names it, as often as a collection overtakes it.
+// commit stores a tree and refers to it. It repeats the commit while
+// collections interfere.
 func (w *world) commit(l *files.Library, parent string, items []item) {
 	for range 20 {
 		named := slices.Contains(w.names.list(), parent)
 		err := w.tree(l, parent, items)
-		var refused *stint.Error // an index names a pack that another process has deleted
+		var refused *stint.Error // the index has a pack that another process deleted
 		if errors.Is(err, files.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.KindUnavailable {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
-			parent = "" // deleted before it was read, or meanwhile
+			parent = "" // was deleted
 			continue
 		}
 		if err != nil {
@@ -316,7 +317,7 @@ func (w *world) archive(l *files.Library, digest string) []byte {
 	return b
 }
 
-// check reads every named tree.
+// check reads every referenced tree.
 func (w *world) check() {
 	for _, d := range w.names.list() {
 		if !bytes.Equal(w.archive(w.plain, d), w.bodies[d]) {
@@ -333,8 +334,8 @@ func (w *world) collect(l *files.Library) files.CollectResult {
 	return done
 }
 
-// exact tells what the store has that it should not, and lacks: keys are all
-// that are in it.
+// exact returns the segments that the store has but should not have, and those
+// that it lacks. keys are all its keys.
 func exact(t fataler, l *files.Library, n *names, keys []string) string {
 	ctx := context.Background()
 	want, got := map[string]bool{}, map[string]bool{}
@@ -371,14 +372,14 @@ func exact(t fataler, l *files.Library, n *names, keys []string) string {
 	return cmp.Diff(want, got)
 }
 
-// deed is something that is done to a world.
-type deed struct {
+// operation is a change of a world.
+type operation struct {
 	what string
-	pick int    // of the named trees
-	tree string // a body for each file
+	pick int    // index of a referenced tree
+	tree string // one byte for each file
 }
 
-func (w *world) do(l *files.Library, d deed) {
+func (w *world) do(l *files.Library, d operation) {
 	known := w.names.list()
 	var items []item
 	for i, seed := range d.tree {
@@ -393,19 +394,19 @@ func (w *world) do(l *files.Library, d deed) {
 	case d.what == "commit" && d.pick < 3:
 		w.commit(l, "", items)
 	case d.what == "commit" && d.pick < 6:
-		w.commit(l, w.removed, items) // the parent may be deleted by now
+		w.commit(l, w.removed, items) // the parent may be deleted
 	case d.what == "commit" && len(known) > 0:
 		w.commit(l, known[d.pick%len(known)], items)
 	}
 }
 
-// TestSoakCollections commits, deletes and collects at random, with commits, deletions
-// and collections in the middle of one another: no named tree ever lacks a byte,
-// and in the end nothing is stored but what is named.
+// TestSoakCollections commits, deletes, and collects at random, with other
+// commits, deletions, and collections between their steps. No referenced tree
+// may lack a byte, and in the end only referenced objects are stored.
 func TestSoakCollections(t *testing.T) {
 	t.Parallel()
-	deeds := rapid.Custom(func(rt *rapid.T) deed {
-		return deed{
+	operations := rapid.Custom(func(rt *rapid.T) operation {
+		return operation{
 			what: rapid.SampledFrom([]string{"commit", "commit", "remove", "collect"}).Draw(rt, "what"),
 			pick: rapid.IntRange(0, 9).Draw(rt, "pick"),
 			tree: rapid.StringMatching(`[a-f]{1,4}`).Draw(rt, "tree"),
@@ -414,15 +415,15 @@ func TestSoakCollections(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, rt)
 		rt.Repeat(map[string]func(*rapid.T){
-			"do": func(*rapid.T) { w.do(w.lib, deeds.Draw(rt, "deed")) },
+			"do": func(*rapid.T) { w.do(w.lib, operations.Draw(rt, "operation")) },
 			"do two": func(*rapid.T) {
 				w.steps.left = rapid.IntRange(1, 40).Draw(rt, "step")
-				between := rapid.SliceOfN(deeds, 1, 5).Draw(rt, "between")
-				outer, collected := deeds.Draw(rt, "deed"), false
+				between := rapid.SliceOfN(operations, 1, 5).Draw(rt, "between")
+				outer, collected := operations.Draw(rt, "operation"), false
 				w.steps.then = func() {
 					for _, d := range between {
 						if outer.what == "collect" && d.what == "collect" && collected {
-							continue // three at a time are not allowed
+							continue // at most two at a time
 						}
 						collected = collected || d.what == "collect"
 						w.do(w.plain, d)
@@ -439,15 +440,14 @@ func TestSoakCollections(t *testing.T) {
 		if diff := exact(rt, w.plain, w.names, w.store.keys()); diff != "" {
 			rt.Fatalf("what is stored (-want +got):\n%s", diff)
 		}
-		w.collect(w.lib) // forgets the roots
-		if len(w.names.condemned) > 0 {
-			rt.Fatalf("still condemned: %v", w.names.condemned)
+		w.collect(w.lib) // deletes the roots
+		if len(w.names.marked) > 0 {
+			rt.Fatalf("still marked: %v", w.names.marked)
 		}
 	})
 }
 
-// TestReaderSurvivesCompaction reads on in a tree whose pack is replaced
-// meanwhile.
+// TestReaderSurvivesCompaction reads a tree while its pack is replaced.
 func TestReaderSurvivesCompaction(t *testing.T) {
 	t.Parallel()
 	s, n := newMemory(), newNames()
@@ -488,7 +488,7 @@ func TestReaderSurvivesCompaction(t *testing.T) {
 	if err != nil || !bytes.Equal(append(got, rest...), want) {
 		t.Errorf("read on: %v", err)
 	}
-	// A commit finds its chunks where they are now.
+	// A commit finds the chunks in the compacted pack.
 	third := stored(t, l, second.Digest, append(slices.Clone(small), item{name: "d", body: small[0].body})...)
 	if err := l.Checkout(t.Context(), org, third.Digest, t.TempDir()); err != nil {
 		t.Error(err)
@@ -505,8 +505,8 @@ func TestDryRunDoesNothing(t *testing.T) {
 	if diff := cmp.Diff(files.CollectResult{Marked: 2}, got); diff != "" || err != nil {
 		t.Errorf("Collect, %v (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff(before, s.keys()); diff != "" || n.epoch != 0 || len(n.condemned) > 0 {
-		t.Errorf("epoch %d, condemned %v, objects (-want +got):\n%s", n.epoch, n.condemned, diff)
+	if diff := cmp.Diff(before, s.keys()); diff != "" || n.epoch != 0 || len(n.marked) > 0 {
+		t.Errorf("epoch %d, marked %v, objects (-want +got):\n%s", n.epoch, n.marked, diff)
 	}
 }
 
@@ -518,17 +518,17 @@ func TestGrace(t *testing.T) {
 	l := newLibrary(t, s, files.Options{Marks: garbage{n}, IDs: stint.NewIDs(clock, bytes.NewReader(noise(9, 1000)))})
 	stored(t, l, "", item{name: "a", body: text(1, 3000)})
 	for _, step := range []struct {
-		after              time.Duration
-		condemned, deleted int64
+		after           time.Duration
+		marked, deleted int64
 	}{
-		{0, 1, 0},                // the root, which has no age
-		{59 * time.Minute, 0, 0}, // it is not condemned for long enough
+		{0, 1, 0},                // the root, for which no age is required
+		{59 * time.Minute, 0, 0}, // the grace period of the mark has not ended
 		{time.Minute + time.Second, 1, 1},
 		{time.Second, 0, 1},
 	} {
 		now = now.Add(step.after)
 		got, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour, Now: clock})
-		if err != nil || got.Marked != step.condemned || got.Deleted != step.deleted {
+		if err != nil || got.Marked != step.marked || got.Deleted != step.deleted {
 			t.Errorf("after %v Collect = %+v, %v", step.after, got, err)
 		}
 	}

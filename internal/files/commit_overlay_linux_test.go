@@ -23,8 +23,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// forest is a tree by paths; the items' names do not count but for the slash
-// of folders.
+// forest is a tree by paths. Of the names in its items only a final slash
+// counts.
 type forest map[string]item
 
 func (f forest) items() (items []item) {
@@ -41,12 +41,12 @@ func (f forest) items() (items []item) {
 
 func (f forest) isDir(p string) bool { return p == "." || f[p].mode&unix.S_IFDIR != 0 }
 
-// remove drops a path with all below it.
+// remove removes a path with everything below it.
 func (f forest) remove(p string) {
 	maps.DeleteFunc(f, func(q string, _ item) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
-// grow adds n random entries, replacing what is at their paths.
+// grow adds n random entries and replaces existing ones.
 func (f forest) grow(r *rand.Rand, n int) {
 	for range n {
 		dirs := []string{"."}
@@ -57,7 +57,7 @@ func (f forest) grow(r *rand.Rand, n int) {
 		}
 		name := fmt.Sprintf("%c%s", 'a'+r.IntN(26), strings.Repeat([]string{"-", "x", "!"}[r.IntN(3)], r.IntN(3)))
 		if r.IntN(2) == 0 {
-			name += strings.Repeat("n", 220) // so that few entries make several pages
+			name += strings.Repeat("n", 220) // so that few entries fill several pages
 		}
 		p := path.Join(dirs[r.IntN(len(dirs))], name)
 		if there := slices.Sorted(maps.Keys(f)); len(there) > 0 && r.IntN(5) == 0 {
@@ -80,7 +80,7 @@ func (f forest) grow(r *rand.Rand, n int) {
 	}
 }
 
-// layer is an upper layer being written.
+// layer is an upper layer that is being written.
 type layer struct {
 	t    testing.TB
 	dir  string
@@ -89,8 +89,8 @@ type layer struct {
 	want forest
 }
 
-// write makes the layer show want above base below the folder p. In an opaque
-// one everything is there.
+// write adds to the layer the changes from base to want below the folder p. An
+// opaque folder holds all entries of want.
 func (l *layer) write(p string, opaque bool) {
 	names := map[string]bool{}
 	for q := range l.want {
@@ -149,8 +149,8 @@ func (l *layer) must(err error) {
 	}
 }
 
-// TestSoakCommitOverlayEqualsCommitDir changes random trees and passes the
-// library by an upper layer.
+// TestSoakCommitOverlayEqualsCommitDir changes random trees and commits the
+// upper layers of the changes.
 func TestSoakCommitOverlayEqualsCommitDir(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -187,7 +187,7 @@ func TestSoakCommitOverlayEqualsCommitDir(t *testing.T) {
 			told[c.Path] = c.Change
 		}
 		if diff := cmp.Diff(differences(base, want), told); diff != "" || len(told) != len(changes) {
-			rt.Errorf("Diff gives %d changes (-want +got):\n%s", len(changes), diff)
+			rt.Errorf("Diff returns %d changes (-want +got):\n%s", len(changes), diff)
 		}
 	})
 }
@@ -272,8 +272,8 @@ func TestSoakCommitMountedOverlay(t *testing.T) {
 	}
 }
 
-// onExt4OrTmpfs gives a folder that can be an overlay's upper layer: the
-// temporary files may lie in an overlay themselves.
+// onExt4OrTmpfs returns a folder that can be the upper layer of an overlay: the
+// temporary folder may itself be in an overlay.
 func onExt4OrTmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -288,7 +288,8 @@ func onExt4OrTmpfs(t *testing.T) string {
 	return dir
 }
 
-// TestCommitOverlayStoresWhatChanged counts what the store gains and reads.
+// TestCommitOverlayStoresWhatChanged measures the bytes that are stored and
+// read.
 func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -339,8 +340,8 @@ func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	}
 }
 
-// TestCommitOverlayLimits checks limits that the upper layer
-// alone meets.
+// TestCommitOverlayLimits checks limits that the upper layer alone does not
+// exceed.
 func TestCommitOverlayLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -367,8 +368,8 @@ func TestCommitOverlayLimits(t *testing.T) {
 	}
 }
 
-// TestCommitOverlayLeavesOut checks that what is ignored or special hides the
-// base's entry, as it does in the overlay.
+// TestCommitOverlayLeavesOut checks that an ignored or special entry hides the
+// entry of the base, as in the overlay.
 func TestCommitOverlayLeavesOut(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

@@ -44,7 +44,7 @@ func TestSoakCommitCostFollowsChange(t *testing.T) {
 			t.Errorf("%s: the store grows by %d bytes, want at most %d", c.name, grown, c.most)
 		}
 		if c.most == 0 && (ref != first || !slices.Equal(keys, s.keys())) {
-			t.Errorf("%s: the store holds %q, want %q", c.name, s.keys(), keys)
+			t.Errorf("%s: the store contains %q, want %q", c.name, s.keys(), keys)
 		}
 		if diff := cmp.Diff(itemLooks(c.items), archiveLooks(t, readArchive(t, l, ref.Digest))); diff != "" {
 			t.Errorf("%s: the archive (-want +got):\n%s", c.name, diff)
@@ -52,7 +52,7 @@ func TestSoakCommitCostFollowsChange(t *testing.T) {
 	}
 }
 
-// TestChainOfVersions grows a tree step by step, so that its chunks lie in
+// TestChainOfVersions grows a tree step by step, so that its chunks are in
 // packs of many versions.
 func TestChainOfVersions(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestManyPacks(t *testing.T) {
 	checkEverywhere(t, l, ref, itemLooks(items))
 }
 
-// TestSameTreeSameDigest stores a tree along different ways.
+// TestSameTreeSameDigest stores a tree with each kind of commit.
 func TestSameTreeSameDigest(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/f", body: text(1, 3<<20)}, {name: "g", body: noise(2, 100)}}
@@ -128,8 +128,9 @@ func TestSameTreeSameDigest(t *testing.T) {
 
 var errBroken = errors.New("the store is broken")
 
-// TestSoakCrashLeavesNoIncompleteSnapshot lets the store fail at each put in turn: packs
-// come before the manifest, and what was put goes again.
+// TestSoakCrashLeavesNoIncompleteSnapshot fails each put in turn. Packs are
+// stored before the manifest, and a failed commit deletes the objects it
+// stored.
 func TestSoakCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "a", body: noise(1, 10<<20)}, {name: "b", body: noise(2, 8<<20)}}
@@ -168,7 +169,7 @@ func TestSoakCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 				t.Errorf("%s, put %d fails: %v", name, n, err)
 			}
 			if keys := s.keys(); len(keys) > 0 {
-				t.Errorf("%s, put %d fails: the store holds %q", name, n, keys)
+				t.Errorf("%s, put %d fails: the store contains %q", name, n, keys)
 			}
 			if _, err := way(l); err != nil {
 				t.Errorf("%s, tried again after put %d failed: %v", name, n, err)
@@ -180,7 +181,7 @@ func TestSoakCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 	}
 }
 
-// lossy stores manifests and says that it did not.
+// lossy stores manifests and returns an error.
 type lossy struct{ *memory }
 
 func (s lossy) Put(ctx context.Context, key string, r io.Reader, size int64) error {
@@ -190,8 +191,8 @@ func (s lossy) Put(ctx context.Context, key string, r io.Reader, size int64) err
 	return errBroken
 }
 
-// TestLostResponseKeepsPacks checks that packs stay when a manifest that names
-// them is there, whatever the store said.
+// TestLostResponseKeepsPacks checks that packs are kept if the manifest that
+// refers to them exists, although storing it returned an error.
 func TestLostResponseKeepsPacks(t *testing.T) {
 	t.Parallel()
 	s := lossy{newMemory()}
@@ -204,8 +205,8 @@ func TestLostResponseKeepsPacks(t *testing.T) {
 	checkEverywhere(t, l, ref, itemLooks(items))
 }
 
-// TestConcurrentCommitsOfOneTree ends with one manifest whose packs are there
-// and no other pack.
+// TestConcurrentCommitsOfOneTree checks that one manifest with its packs
+// remains, and no other pack.
 func TestConcurrentCommitsOfOneTree(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -224,7 +225,7 @@ func TestConcurrentCommitsOfOneTree(t *testing.T) {
 	}
 	all.Wait()
 	if keys := s.keys(); len(keys) != 2 {
-		t.Errorf("the store holds %q, want a manifest and a pack", keys)
+		t.Errorf("the store contains %q, want a manifest and a pack", keys)
 	}
 	for _, ref := range refs {
 		if ref != refs[0] {

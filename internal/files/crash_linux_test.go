@@ -23,16 +23,16 @@ import (
 	"github.com/stint-dev/stint/internal/files/index"
 )
 
-// What a child process that is about to be killed works on, and with, and what
-// it does.
+// The settings of a child process that will be killed: the store, the sources
+// of its commits, and its operation.
 const (
-	crashSite    = "STINT_TEST_CRASH_SITE"
-	crashSources = "STINT_TEST_CRASH_SOURCES"
-	crashDeed    = "STINT_TEST_CRASH_DEED"
+	crashSite      = "STINT_TEST_CRASH_SITE"
+	crashSources   = "STINT_TEST_CRASH_SOURCES"
+	crashOperation = "STINT_TEST_CRASH_OPERATION"
 )
 
-// crashTrees are the trees that the child stores. What only the first has is
-// most of its pack.
+// crashTrees are the trees that the child stores. Most of the pack of the first
+// tree belongs to that tree only.
 var crashTrees = sync.OnceValue(func() map[string]forest {
 	at := func(n int64) time.Time { return time.Unix(1_700_000_000+n, n*1_000_001) }
 	dir := int64(unix.S_IFDIR)
@@ -59,7 +59,7 @@ var crashTrees = sync.OnceValue(func() map[string]forest {
 	return map[string]forest{"first": first, "second": second, "third": third, "fourth": fourth}
 })
 
-// crashLooks is what the trees look like.
+// crashLooks describes the entries of the trees.
 var crashLooks = sync.OnceValue(func() map[string]map[string]look {
 	looks := map[string]map[string]look{}
 	for name, tree := range crashTrees() {
@@ -68,7 +68,7 @@ var crashLooks = sync.OnceValue(func() map[string]map[string]look {
 	return looks
 })
 
-// layered gives n bytes that compress well, with parts that differ by seed.
+// layered returns n compressible bytes, some parts of which depend on seed.
 func layered(seed byte, n int) []byte {
 	b := bytes.Repeat(text(seed, 4<<10), n/(4<<10)+1)[:n]
 	for i := 0; i+8 < n; i += 64 << 10 {
@@ -77,8 +77,8 @@ func layered(seed byte, n int) []byte {
 	return b
 }
 
-// writeSources prepares what the child commits: folders, an upper layer, and a
-// tree that was sent.
+// writeSources writes the sources of commits: folders, an upper layer, and a
+// tree in the encoding of a push.
 func writeSources(t *testing.T, dir string) {
 	t.Helper()
 	trees := crashTrees()
@@ -93,7 +93,7 @@ func writeSources(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		tree := trees[name]
-		if name == "second" { // what is large stays below
+		if name == "second" { // the large file stays in the base
 			base, tree = maps.Clone(base), maps.Clone(tree)
 			delete(base, "large")
 			delete(tree, "large")
@@ -109,7 +109,7 @@ func writeSources(t *testing.T, dir string) {
 	}
 }
 
-// site is a store in a folder, as one process has it open.
+// site is a store in a folder, opened by one process.
 type site struct {
 	*testing.T
 	dir   string
@@ -159,8 +159,8 @@ func (s *site) collect(compact int) {
 	s.must(err)
 }
 
-// deeds are what a store goes through, one process each.
-var deeds = []func(s *site, sources string){
+// operations are the changes of a store, each made by a process of its own.
+var operations = []func(s *site, sources string){
 	func(s *site, sources string) {
 		ref, err := s.lib.CommitDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
 		s.name("first", ref, err)
@@ -179,7 +179,7 @@ var deeds = []func(s *site, sources string){
 		ref, err := s.lib.CommitEntries(s.Context(), org, s.digest("first"), bytes.NewReader(tree))
 		s.name("third", ref, err)
 	},
-	func(s *site, sources string) { // without an index and a parent all is stored twice
+	func(s *site, sources string) { // without an index and a parent, everything is stored twice
 		l := newLibrary(s, s.store, files.Options{Marks: garbage{s.book.names}})
 		ref, err := l.CommitDir(s.Context(), org, "", filepath.Join(sources, "fourth"), files.DirOptions{})
 		s.name("fourth", ref, err)
@@ -197,18 +197,18 @@ var deeds = []func(s *site, sources string){
 	func(s *site, _ string) { s.collect(0) },
 }
 
-// digest is that of a tree that is named.
+// digest returns the digest of a referenced tree.
 func (s *site) digest(tree string) string {
 	for _, d := range s.book.list() {
 		if s.book.trees[d] == tree {
 			return d
 		}
 	}
-	s.Fatalf("there is no %s tree", tree)
+	s.Fatalf("the tree %s is not referenced", tree)
 	return ""
 }
 
-// repair heals what the damage did, as far as it came.
+// repair repairs the damage, as far as it was done.
 func (s *site) repair() {
 	s.Helper()
 	done, err := s.check(files.CheckOptions{Read: true, Repair: true})
@@ -218,7 +218,7 @@ func (s *site) repair() {
 	}
 }
 
-// damage spoils the first segment of the pack that only the tree has.
+// damage changes the first segment of the pack that only one tree refers to.
 func (s *site) damage(digest string) {
 	packs, err := s.lib.PacksOf(s.Context(), org, digest)
 	s.must(err)
@@ -242,7 +242,7 @@ func (s *site) check(o files.CheckOptions) (files.CheckResult, error) {
 	}, o)
 }
 
-// whole holds all that is named to what was stored.
+// whole compares all referenced trees with the trees that were stored.
 func (s *site) whole() {
 	s.Helper()
 	for _, d := range s.book.list() {
@@ -254,7 +254,7 @@ func (s *site) whole() {
 		}
 	}
 	if done, err := s.check(files.CheckOptions{}); err != nil || done.Damaged != 0 {
-		s.Errorf("Check gives %+v, %v", done, err)
+		s.Errorf("Check returns %+v, %v", done, err)
 	}
 }
 
@@ -266,7 +266,7 @@ func (s *site) keys() (all []string) {
 	return all
 }
 
-// recover opens what a killed child has left and holds it to its promises.
+// recover opens the store that a killed child left and checks the guarantees.
 func (s *site) recover(sources string) {
 	s.Helper()
 	if left, err := os.ReadDir(filepath.Join(s.dir, "blobs", "tmp")); err != nil || len(left) > 0 {
@@ -282,22 +282,22 @@ func (s *site) recover(sources string) {
 		s.collect(100)
 	}
 	if done, err := s.check(files.CheckOptions{Read: true}); err != nil || done.Damaged != 0 {
-		s.Errorf("after collections Check gives %+v, %v", done, err)
+		s.Errorf("after collections, Check returns %+v, %v", done, err)
 	}
 	if diff := exact(s, s.lib, s.book.names, s.keys()); diff != "" {
 		s.Errorf("what is stored (-want +got):\n%s", diff)
 	}
 }
 
-// TestSoakCrashes kills a process after each step that changes the disk, in turn,
-// and holds what is left to lacking nothing that is named and, after two
-// collections, having nothing else.
+// TestSoakCrashes kills a process after each system call that changes the disk,
+// in turn. No referenced object may be missing, and after two collections no
+// unreferenced object may remain.
 func TestSoakCrashes(t *testing.T) {
 	if dir := os.Getenv(crashSite); dir != "" {
-		number, err := strconv.Atoi(os.Getenv(crashDeed))
+		number, err := strconv.Atoi(os.Getenv(crashOperation))
 		s := openSite(t, dir)
 		s.must(err)
-		deeds[number](s, os.Getenv(crashSources))
+		operations[number](s, os.Getenv(crashSources))
 		s.close()
 		return
 	}
@@ -305,34 +305,34 @@ func TestSoakCrashes(t *testing.T) {
 	sources := t.TempDir()
 	writeSources(t, sources)
 	site := t.TempDir()
-	for number := range deeds {
-		c := &crashes{T: t, sources: sources, from: site, deed: number}
+	for number := range operations {
+		c := &crashes{T: t, sources: sources, from: site, operation: number}
 		var workers sync.WaitGroup
 		for range 2 {
 			workers.Go(c.work)
 		}
 		workers.Wait()
 		if t.Failed() {
-			t.Fatalf("in deed %d", number)
+			t.Fatalf("in operation %d", number)
 		}
 		if c.kills.Load() < 4 {
-			t.Errorf("deed %d was done after %d steps", number, c.kills.Load())
+			t.Errorf("operation %d was done after %d steps", number, c.kills.Load())
 		}
 		site = c.done
 	}
 }
 
-// crashes kills processes that do one deed.
+// crashes kills processes that run one operation.
 type crashes struct {
 	*testing.T
-	sources string
-	from    string // the site before
-	deed    int
-	next    atomic.Int64 // step after which the last process was killed
-	kills   atomic.Int64
+	sources   string
+	from      string // the site before the operation
+	operation int
+	next      atomic.Int64 // step after which the last process was killed
+	kills     atomic.Int64
 
 	mu   sync.Mutex // guards done
-	done string     // the site after
+	done string     // the site after the operation
 }
 
 func (c *crashes) work() {
@@ -352,14 +352,14 @@ func (c *crashes) work() {
 	}
 }
 
-// once kills a process after n steps and looks at what it left.
+// once kills a process after n steps and checks the store.
 func (c *crashes) once(base string, n int) error {
 	dir := filepath.Join(base, "site")
 	if err := os.CopyFS(dir, os.DirFS(c.from)); err != nil {
 		return err
 	}
 	child := traced{dir: dir, left: n, env: []string{
-		crashSite + "=" + dir, crashSources + "=" + c.sources, crashDeed + "=" + strconv.Itoa(c.deed), "TMPDIR=" + base,
+		crashSite + "=" + dir, crashSources + "=" + c.sources, crashOperation + "=" + strconv.Itoa(c.operation), "TMPDIR=" + base,
 	}}
 	output := filepath.Join(base, "output")
 	if err := child.run(output); err != nil {
@@ -378,7 +378,7 @@ func (c *crashes) once(base string, n int) error {
 			return err
 		}
 	}
-	ok := c.Run(fmt.Sprintf("%d-%d", c.deed, n), func(t *testing.T) {
+	ok := c.Run(fmt.Sprintf("%d-%d", c.operation, n), func(t *testing.T) {
 		s := openSite(t, dir)
 		defer s.close()
 		s.recover(c.sources)

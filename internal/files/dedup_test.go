@@ -31,7 +31,8 @@ func newIndex(t testing.TB) *index.Index {
 	return x
 }
 
-// fromBody stores a tree of one file along each way, without a parent.
+// fromBody returns the kinds of commits, each of which stores a tree of one
+// file without a parent.
 func fromBody(t testing.TB, name string, body []byte) map[string]func(*files.Library) (files.Ref, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +50,7 @@ func fromBody(t testing.TB, name string, body []byte) map[string]func(*files.Lib
 	}
 }
 
-// TestIndexFindsChunksOfOtherTrees stores a file that another tree has.
+// TestIndexFindsChunksOfOtherTrees stores a file that another tree contains.
 func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 	t.Parallel()
 	body := noise(1, 3<<20)
@@ -58,7 +59,7 @@ func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 			s, x := newMemory(), newIndex(t)
 			l := newLibrary(t, s, files.Options{Index: x})
 			stored(t, l, "", item{name: "a", body: body})
-			if synced { // into an index that knows nothing
+			if synced { // into an empty index
 				x = newIndex(t)
 				l = newLibrary(t, s, files.Options{Index: x, Now: inTwoDays})
 				if err := l.SyncIndex(t.Context(), org); err != nil {
@@ -83,7 +84,8 @@ func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 	}
 }
 
-// TestIndexWithDeletedPack is found out before anything refers to it.
+// TestIndexWithDeletedPack checks that a deleted pack is detected before a
+// manifest refers to it.
 func TestIndexWithDeletedPack(t *testing.T) {
 	t.Parallel()
 	body := noise(1, 3000)
@@ -97,9 +99,9 @@ func TestIndexWithDeletedPack(t *testing.T) {
 			}
 		}
 		ref, err := way(l)
-		if name == "CommitArchive" { // whose source cannot be read again
+		if name == "CommitArchive" { // its source cannot be read again
 			if stint.KindOf(err) != stint.KindUnavailable || len(s.keys()) > 0 {
-				t.Errorf("%s = %+v, %v, and the store holds %q", name, ref, err, s.keys())
+				t.Errorf("%s = %+v, %v, and the store contains %q", name, ref, err, s.keys())
 			}
 			ref, err = way(l)
 		}
@@ -112,7 +114,7 @@ func TestIndexWithDeletedPack(t *testing.T) {
 	}
 }
 
-// inTwoDays is a clock by which no commit of now is still going on.
+// inTwoDays is a clock according to which all current commits have ended.
 func inTwoDays() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func TestSyncIndex(t *testing.T) {
@@ -156,7 +158,7 @@ func TestSyncIndex(t *testing.T) {
 	}
 }
 
-// collection condemns keys.
+// collection marks keys.
 type collection struct {
 	epoch int64
 	keys  []string
@@ -170,7 +172,7 @@ func (c *collection) Marked(_ context.Context, o string) (int64, []string, error
 	return c.epoch, c.keys, c.err
 }
 
-// sweep deletes what is condemned.
+// sweep deletes the marked objects.
 func (c *collection) sweep(t testing.TB, s *memory) {
 	t.Helper()
 	for _, key := range c.keys {
@@ -180,8 +182,8 @@ func (c *collection) sweep(t testing.TB, s *memory) {
 	}
 }
 
-// TestSoakCommitsAvoidMarkedObjects commits versions of a tree of which a
-// collection is about to delete all packs, or some, and deletes them then.
+// TestSoakCommitsAvoidMarkedObjects commits versions of a tree while all or
+// some of its packs are marked, and then deletes the packs.
 func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	t.Parallel()
 	first := []item{{name: "a", body: noise(1, 3000)}, {name: "b/", mode: 0o755}, {name: "b/large", body: noise(2, 3<<20)}, {name: "c", body: noise(3, 3000)}, {name: "copy-of-a", body: noise(1, 3000)}}
@@ -213,7 +215,7 @@ func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	} {
 		for _, all := range []bool{true, false} {
 			if !all && name != "CommitOverlay" {
-				continue // they store all that is condemned anew, as always
+				continue // these store all marked chunks again
 			}
 			s, c := newMemory(), &collection{epoch: 7}
 			l := newLibrary(t, s, files.Options{Marks: c, Index: newIndex(t)})
@@ -238,7 +240,7 @@ func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	}
 }
 
-// packKeysOf gives the keys of the packs of a tree.
+// packKeysOf returns the keys of the packs of a tree.
 func packKeysOf(t testing.TB, l *files.Library, ref files.Ref) []string {
 	t.Helper()
 	ids, err := l.PacksOf(t.Context(), org, ref.Digest)
@@ -268,10 +270,10 @@ func TestRenew(t *testing.T) {
 		want error
 	}{
 		"renewed":                {},
-		"others are condemned":   {keys: append(packKeysOf(t, l, other), org+"/manifests/"+other.Digest)},
-		"its root is condemned":  {keys: []string{root}},
-		"both are condemned":     {keys: []string{root, pack}, want: files.ErrStale},
-		"its pack is condemned":  {keys: []string{pack}, want: files.ErrStale},
+		"others are marked":      {keys: append(packKeysOf(t, l, other), org+"/manifests/"+other.Digest)},
+		"its root is marked":     {keys: []string{root}},
+		"both are marked":        {keys: []string{root, pack}, want: files.ErrStale},
+		"its pack is marked":     {keys: []string{pack}, want: files.ErrStale},
 		"its root is gone":       {gone: root, want: files.ErrStale},
 		"its pack is gone":       {gone: pack, want: files.ErrStale},
 		"the books do not speak": {err: broken, want: broken},

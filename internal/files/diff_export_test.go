@@ -7,7 +7,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/diff"
 )
 
-// Diff gathers all pages of changes.
+// Diff returns all pages of changes.
 func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.FileChange, error) {
 	all := []stint.FileChange{}
 	for after, more := "", true; more; {
@@ -25,7 +25,7 @@ func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.Fi
 
 const MaxRenames = diff.MaxRenames
 
-// OccupyComparison takes the slot of an organisation for text comparisons
+// OccupyComparison acquires the slot of an organisation for text comparisons
 // until done is called.
 func (l *Library) OccupyComparison(org string) (done func()) {
 	if done, ok := l.Comparing.Acquire(context.Background(), org); ok {

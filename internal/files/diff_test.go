@@ -23,7 +23,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// changes gathers the pages of a difference as letters and paths.
+// changes returns all changes as words and paths.
 func changes(ctx context.Context, t interface{ Fatalf(string, ...any) }, l *files.Library, from, to string, limit int) []string {
 	all := []string{}
 	for after, more := "", true; more; {
@@ -57,11 +57,11 @@ func TestRenames(t *testing.T) {
 		item{name: "same-path", body: three})
 	want := []string{
 		"removed a", "removed b", "added c",
-		"renamed c/y from a/y", // by its name
-		"renamed c/z from b/x", // by what is left
-		"added c/zz",           // nothing is left
+		"renamed c/y from a/y", // same name
+		"renamed c/z from b/x", // same content, another name
+		"added c/zz",           // all candidates are paired
 		"added copy", "added d",
-		"renamed d/x from a/x", // by its name, the first of two
+		"renamed d/x from a/x", // same name, the first of two
 		"renamed n from m",
 		"added new-link", "removed no-content", "added no-content-too", "removed old-link", "changed same-path",
 	}
@@ -83,7 +83,7 @@ func TestRenames(t *testing.T) {
 	}
 }
 
-// TestRenameLimit compares trees that differ in too much.
+// TestRenameLimit compares trees that differ in too many files.
 func TestRenameLimit(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -106,7 +106,7 @@ func TestRenameLimit(t *testing.T) {
 	}
 }
 
-// TestDiffSkipsEqualPages destroys the pages that two trees share.
+// TestDiffSkipsEqualPages damages the pages that two trees share.
 func TestDiffSkipsEqualPages(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -277,8 +277,7 @@ func TestTextDiff(t *testing.T) {
 	}
 }
 
-// TestComparisonDoesNotBlockOthers has an organisation compare as much at
-// once as it likes, for as long as it likes.
+// TestComparisonDoesNotBlockOthers occupies the slot of an organisation.
 func TestComparisonDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -321,7 +320,7 @@ func TestComparisonDoesNotBlockOthers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := ask(ctx, orgs[0]); !errors.Is(err, context.Canceled) {
-			t.Errorf("when nobody waits any more: %v", err)
+			t.Errorf("without other comparisons: %v", err)
 		}
 		hold(orgs[1])
 		if err := ask(t.Context(), orgs[2]); stint.KindOf(err) != stint.KindUnavailable {
@@ -331,13 +330,13 @@ func TestComparisonDoesNotBlockOthers(t *testing.T) {
 		held.Wait()
 		for _, o := range orgs {
 			if err := ask(t.Context(), o); err != nil {
-				t.Errorf("when there is time again: %v", err)
+				t.Errorf("after the slot was released: %v", err)
 			}
 		}
 	})
 }
 
-// TestPatchAppliesTextDiffs lets git turn one file into another.
+// TestPatchAppliesTextDiffs applies diffs with git.
 func TestPatchAppliesTextDiffs(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

@@ -52,15 +52,15 @@ func download(t testing.TB, l *files.Library, digest string, f files.Format) []b
 	return b
 }
 
-// anyBytes is the odd tree, and names in no encoding.
+// anyBytes is the odd tree with names that are not valid in any encoding.
 func anyBytes() []item {
 	return append(oddTree(),
 		item{name: "latin-\xe9", body: []byte("no UTF-8")}, item{name: "latin-\xff/", mode: 0o755},
 		item{name: "latin-\xff/\x80", body: text(9, 300)}, item{name: "latin-link", target: "latin-\xe9"})
 }
 
-// wholeSeconds sees times as a zip tells them. Those that it cannot tell to
-// every reader are not compared.
+// wholeSeconds rounds times as a zip does, and removes those that readers of
+// zips disagree about.
 func wholeSeconds(looks map[string]look) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -70,7 +70,7 @@ func wholeSeconds(looks map[string]look) map[string]look {
 	return timeless(out, func(path string, _ look) bool { return path == "far-future" || strings.HasSuffix(path, "before-epoch") })
 }
 
-// timeless drops the times of some entries.
+// timeless removes the times of some entries.
 func timeless(looks map[string]look, of func(path string, k look) bool) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -82,19 +82,21 @@ func timeless(looks map[string]look, of func(path string, k look) bool) map[stri
 	return out
 }
 
-// asUnzip drops what unzip does not keep: the times of links.
+// asUnzip removes the times of links, which unzip does not restore.
 func asUnzip(looks map[string]look) map[string]look {
 	return timeless(wholeSeconds(looks), func(_ string, k look) bool { return k.Kind == "symlink" })
 }
 
-// asBSDUnzip drops a name that bsdtar takes for that of a folder on Windows.
+// asBSDUnzip removes a name that bsdtar treats as the name of a folder on
+// Windows.
 func asBSDUnzip(looks map[string]look) map[string]look {
 	out := wholeSeconds(looks)
 	maps.DeleteFunc(out, func(path string, _ look) bool { return strings.HasPrefix(path, "tab\tand") })
 	return out
 }
 
-// asBSDTar drops what bsdtar reads wrongly: fractions before 1970.
+// asBSDTar removes fractions of seconds before 1970, which bsdtar reads
+// wrongly.
 func asBSDTar(looks map[string]look) map[string]look {
 	return timeless(looks, func(path string, _ look) bool { return strings.HasSuffix(path, "before-epoch") })
 }
@@ -105,8 +107,9 @@ with tarfile.open(sys.argv[1], "r:") as t:
     t.extractall(sys.argv[2], **({"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}))
 `
 
-// pythonUnzip makes files, folders and links of what zipfile reads: it checks
-// each CRC. Names that are not declared as UTF-8 come as code page 437.
+// pythonUnzip is a program that extracts a zip with the module zipfile, which
+// verifies each CRC. Names that are not declared as UTF-8 are decoded as code
+// page 437.
 const pythonUnzip = `
 import os, stat, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as z:
@@ -129,8 +132,8 @@ with zipfile.ZipFile(sys.argv[1]) as z:
             os.chmod(os.path.join(os.fsencode(sys.argv[2]), raw), stat.S_IMODE(i.external_attr >> 16))
 `
 
-// TestSoakOtherToolsUnpackDownloads holds what other programs make of each format
-// against the original.
+// TestSoakOtherToolsUnpackDownloads compares the trees that other programs
+// extract from each format with the original.
 func TestSoakOtherToolsUnpackDownloads(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -150,7 +153,7 @@ func TestSoakOtherToolsUnpackDownloads(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		compare func(map[string]look) map[string]look
-		command []string // unpacks into the current folder
+		command []string // extracts into the current folder
 	}{
 		{"bsdtar of tar.gz", asBSDTar, []string{"bsdtar", "-xpf", dir + "/a.tar.gz", "--no-same-owner"}},
 		{"tar of tar", all, []string{"tar", "-xpf", dir + "/a.tar", "--no-same-owner"}},
@@ -173,8 +176,8 @@ func TestSoakOtherToolsUnpackDownloads(t *testing.T) {
 	}
 }
 
-// TestSoakFormatsAreEquivalent compares the formats entry by entry, as Go's own
-// readers see them.
+// TestSoakFormatsAreEquivalent compares the formats entry by entry with the
+// readers of the standard library.
 func TestSoakFormatsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -184,14 +187,14 @@ func TestSoakFormatsAreEquivalent(t *testing.T) {
 		digest := stored(t, l, "", items...).Digest
 		plain := download(t, l, digest, files.Tar)
 		if got := gunzipped(t, download(t, l, digest, files.TarGzip)); !bytes.Equal(plain, got) {
-			t.Errorf("%s: the tar.gz holds another tar", name)
+			t.Errorf("%s: the tar.gz contains another tar", name)
 		}
 		z, err := zstd.NewReader(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := z.DecodeAll(download(t, l, digest, files.TarZstd), nil); err != nil || !bytes.Equal(plain, got) {
-			t.Errorf("%s: the tar.zst holds another tar, %v", name, err)
+			t.Errorf("%s: the tar.zst contains another tar, %v", name, err)
 		}
 		z.Close()
 		zipped := download(t, l, digest, files.Zip)
@@ -247,8 +250,8 @@ func zipLooks(t testing.TB, b []byte) map[string]look {
 	return seen
 }
 
-// TestRandomDownloadParts reads pieces of a tree of several groups of entries: a
-// transfer that goes on elsewhere gives the same bytes.
+// TestRandomDownloadParts reads ranges of a tree of several pages. A second
+// reader returns the same bytes.
 func TestRandomDownloadParts(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -317,7 +320,7 @@ func TestDownloadReaders(t *testing.T) {
 	}
 }
 
-// TestDamagedTarIsAnError checks that what is expanded is verified.
+// TestDamagedTarIsAnError checks that expanded content is verified.
 func TestDamagedTarIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -373,12 +376,13 @@ func TestDownloadSum(t *testing.T) {
 		if of, d, ok := files.ParseDerivedKey(key); of != org || d != digest || !ok {
 			t.Errorf("%s was made from %s, %s, %v", key, of, d, ok)
 		}
-		// What an earlier tree of other segments left, or a damage, counts as nothing.
+		// A hash that belongs to a deleted tree of other segments, or a damaged
+		// one, is ignored.
 		for _, left := range []string{fmt.Sprintf("%x %d\n", sha256.Sum256(nil), size+1), "x", ""} {
 			s.objects[key] = []byte(left)
 			l := newLibrary(t, s, files.Options{})
 			if _, known := ask(l, f, size, false); known {
-				t.Errorf("%s: %q is taken for its hash", f, left)
+				t.Errorf("%s: %q is accepted as its hash", f, left)
 			}
 			if got, known := ask(l, f, size, true); !known || got != want {
 				t.Errorf("%s: after %q the hash is %s, %v", f, left, got, known)
@@ -393,8 +397,7 @@ func TestDownloadSum(t *testing.T) {
 	}
 }
 
-// halted is a store from which packs of the organisation are read when that may
-// go on.
+// halted is a store in which reads of an organisation's packs wait.
 type halted struct {
 	*memory
 	goOn chan struct{}
@@ -407,9 +410,8 @@ func (h halted) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return h.memory.Get(ctx, key, offset, n)
 }
 
-// TestHashingDoesNotBlockOthers has a download hashed that takes as long
-// as it likes: others of its organisation are answered without their hash, and
-// those of another with it.
+// TestHashingDoesNotBlockOthers hashes a download that does not end. Requests
+// of its organisation are answered without the hash, those of others with it.
 func TestHashingDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -445,12 +447,12 @@ func TestHashingDoesNotBlockOthers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := ask(ctx, org, mine, files.Zip); !errors.Is(err, context.Canceled) {
-			t.Errorf("when nobody waits any more: %v", err)
+			t.Errorf("without other requests: %v", err)
 		}
 		close(s.goOn)
 		long.Wait()
 		if known, err := ask(t.Context(), org, mine, files.Zip); !known || err != nil {
-			t.Errorf("when there is time again: %v, %v", known, err)
+			t.Errorf("after the slot was released: %v, %v", known, err)
 		}
 	})
 }
@@ -469,19 +471,19 @@ func TestParseDerivedKey(t *testing.T) {
 	}
 	for _, prefix := range files.DerivedPrefixes(org) {
 		if _, _, ok := files.ParseDerivedKey(prefix + d + ".tar.gz"); !ok {
-			t.Errorf("under %s lies what is not known", prefix)
+			t.Errorf("there is an unknown object under %s", prefix)
 		}
 	}
 }
 
-// bucket is a store that clients can read themselves.
+// bucket is a store that clients can read directly.
 type bucket struct{ *memory }
 
 func (bucket) PresignGet(_ context.Context, key, name, contentType string, ttl time.Duration) (string, error) {
 	return fmt.Sprintf("https://bucket/%s?%s,%s,%s", key, name, contentType, ttl), nil
 }
 
-// TestPopularArchivesAreStored asks twice for a large archive.
+// TestPopularArchivesAreStored downloads a large archive twice.
 func TestPopularArchivesAreStored(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -519,13 +521,13 @@ func TestPopularArchivesAreStored(t *testing.T) {
 	for range 3 {
 		note(small)
 	}
-	l.CountDownload(org, strings.Repeat("0", 64), 9<<20) // gone before it is put
+	l.CountDownload(org, strings.Repeat("0", 64), 9<<20) // deleted before it is stored
 	l.CountDownload(org, strings.Repeat("0", 64), 9<<20)
 	if got := link(small); got != "" {
 		t.Errorf("a small archive is at %s", got)
 	}
 	plain := newLibrary(t, s, files.Options{})
 	if address, ok, err := plain.DirectLink(t.Context(), org, large, "x", time.Hour); ok || err != nil {
-		t.Errorf("a store that signs nothing gives %q, %v", address, err)
+		t.Errorf("a store without links returns %q, %v", address, err)
 	}
 }

@@ -15,12 +15,12 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files"
-	"github.com/stint-dev/stint/internal/files/index"
 	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/index"
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// exchanging is a library with an index.
+// exchanging returns a library with an index.
 func exchanging(t testing.TB, s *memory, o files.Options) *files.Library {
 	t.Helper()
 	x, err := index.Open(t.TempDir())
@@ -36,7 +36,7 @@ func exchanging(t testing.TB, s *memory, o files.Options) *files.Library {
 	return newLibrary(t, s, o)
 }
 
-// taken is a tree as it travels, and its chunks.
+// taken is an encoded tree and its chunks.
 func taken(t testing.TB, l *files.Library, digest string) ([]byte, []treewire.Frame) {
 	t.Helper()
 	var tree, chunks bytes.Buffer
@@ -122,8 +122,8 @@ func hashesOf(frames []treewire.Frame) (all [][32]byte) {
 	return all
 }
 
-// some is a tree with everything: a large file, one that is larger than a chunk
-// must be and has no place for a cut, equal ones, links.
+// some is a tree with a large file, a file that is larger than a chunk and has
+// no cut point, equal files, and links.
 func some(t testing.TB) []byte {
 	return tarOf(t,
 		item{name: "a/"}, item{name: "a/large", body: noise(1, 5<<20)}, item{name: "a/one", body: text(1, 3000)},
@@ -139,8 +139,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// TestExchangeRoundTrip takes a tree out of one storage and puts it into another:
-// the digest and the archive are the same as if it had been uploaded there.
+// TestExchangeRoundTrip copies a tree to another store. The digest and the
+// archive are the same as after an upload.
 func TestExchangeRoundTrip(t *testing.T) {
 	t.Parallel()
 	from, to := exchanging(t, newMemory(), files.Options{}), exchanging(t, newMemory(), files.Options{})
@@ -176,8 +176,7 @@ func TestExchangeRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMissingChunks: also when the index was lost, and once a pack
-// is gone.
+// TestMissingChunks also loses the index and a pack.
 func TestMissingChunks(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -220,8 +219,8 @@ func TestMissingChunks(t *testing.T) {
 	}
 }
 
-// TestChunksOfAnotherServer: chunks that came by one library are found by
-// another on the same storage.
+// TestChunksOfAnotherServer checks that chunks stored by one library are found
+// by another one on the same store.
 func TestChunksOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -273,10 +272,10 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	}
 }
 
-// sentenced is a books' list of what is about to be deleted.
-type sentenced struct{ keys []string }
+// markedKeys is a list of objects that are about to be deleted.
+type markedKeys struct{ keys []string }
 
-func (s *sentenced) Marked(context.Context, string) (int64, []string, error) {
+func (s *markedKeys) Marked(context.Context, string) (int64, []string, error) {
 	return 3, s.keys, nil
 }
 
@@ -289,8 +288,8 @@ func packsOf(s *memory) (packs []string) {
 	return packs
 }
 
-// TestExchangeAvoidsMarkedObjects: chunks that wait too long are missing
-// again, and those of the parent are stored anew.
+// TestExchangeAvoidsMarkedObjects checks that marked chunks are missing, and
+// that those of the parent are stored again.
 func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	t.Parallel()
 	source := exchanging(t, newMemory(), files.Options{})
@@ -299,7 +298,7 @@ func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, source, ref.Digest)
-	s, books := newMemory(), &sentenced{}
+	s, books := newMemory(), &markedKeys{}
 	l := exchanging(t, s, files.Options{Marks: books})
 	send := func() {
 		if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
@@ -309,10 +308,10 @@ func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	send()
 	books.keys = packsOf(s)
 	if missing, err := l.MissingChunks(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
-		t.Errorf("condemned chunks count: %d of %d are missing, %v", len(missing), len(frames), err)
+		t.Errorf("marked chunks count: %d of %d are missing, %v", len(missing), len(frames), err)
 	}
 	if _, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
-		t.Errorf("a tree of condemned chunks gave %v", err)
+		t.Errorf("a tree of marked chunks gave %v", err)
 	}
 	send()
 	first, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(tree))
@@ -331,11 +330,11 @@ func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 		}
 	}
 	if got := archiveLooks(t, readArchive(t, l, second.Digest)); len(got) != len(more) {
-		t.Errorf("of %d entries there are %d", len(more), len(got))
+		t.Errorf("%d entries were committed, the tree has %d", len(more), len(got))
 	}
 }
 
-// TestExchangeLimits sends few bytes that become many.
+// TestExchangeLimits sends few bytes that expand to many.
 func TestExchangeLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -353,8 +352,8 @@ func TestExchangeLimits(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreCompressedAgain sends a segment that gives the right
-// content but ends the stream, which would cut archives short.
+// TestSegmentsAreCompressedAgain sends a segment that has the right content but
+// ends the stream, which would truncate archives.
 func TestSegmentsAreCompressedAgain(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
@@ -369,7 +368,7 @@ func TestSegmentsAreCompressedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := archiveLooks(t, readArchive(t, l, ref.Digest)); len(got) != 2 {
-		t.Errorf("the archive holds %v", got)
+		t.Errorf("the archive contains %v", got)
 	}
 }
 
@@ -429,7 +428,7 @@ func TestWrongTreesAreRefused(t *testing.T) {
 			_, err := l.CommitEntries(t.Context(), org, parent, bytes.NewReader(body))
 			code := codeOf(err)
 			if name == "wrong length" && code == stint.CodeChunksMissing {
-				continue // of that length there is no such chunk
+				continue // a chunk of that length does not exist
 			}
 			if code != stint.CodeInvalidParameter && code != stint.CodeRequestTooLarge {
 				t.Errorf("%s: %v", name, err)
@@ -441,7 +440,7 @@ func TestWrongTreesAreRefused(t *testing.T) {
 	}
 }
 
-// TestSelections reads parts of a version, counted from different entries.
+// TestSelections reads parts of a version, numbered from different entries.
 func TestSelections(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
@@ -471,7 +470,8 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-// TestCutterMatchesLibrary compares the chunks that each makes.
+// TestCutterMatchesLibrary compares the chunks of a Cutter with those of a
+// commit.
 func TestCutterMatchesLibrary(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
@@ -500,7 +500,7 @@ func TestCutterMatchesLibrary(t *testing.T) {
 	}
 }
 
-// iotestReader gives little at once.
+// iotestReader returns few bytes at a time.
 type iotestReader struct{ r io.Reader }
 
 func (r iotestReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 10_007)]) }

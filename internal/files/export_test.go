@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/scan"
 )
 
-// Parts that are worth a test of their own.
+// Parts that have tests of their own.
 var (
 	AppendRuns = format.AppendRuns
 	CombineCRC = format.CombineCRC
@@ -54,14 +54,14 @@ func DecodeFooter(packID []byte) ([]Segment, error) {
 	return exported(segments), err
 }
 
-// ExpandSegment gives what a segment that is no page holds, from its bytes.
+// ExpandSegment returns the content of a chunk from its segment.
 func ExpandSegment(s Segment, b []byte) ([]byte, error) {
 	var x format.Expander
 	out := make([]byte, s.Raw)
 	return out, x.Expand(out, b, &format.Chunk{Hash: s.Hash, Size: s.Raw})
 }
 
-// Page is what a root says of a page.
+// Page is the record of a page in a root.
 type Page struct {
 	First, Pack    string
 	Offset, Stored uint32
@@ -90,7 +90,7 @@ func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, er
 	return m.Root.Packs, nil
 }
 
-// Reencoded reads a root without its checksum and writes it again.
+// Reencoded decodes a root without its checksum and encodes it again.
 func Reencoded(body []byte) ([]byte, error) {
 	x, err := format.DecodeRootBody(body)
 	if err != nil {
@@ -99,7 +99,7 @@ func Reencoded(body []byte) ([]byte, error) {
 	return x.AppendBody(nil), nil
 }
 
-// RootBody gives what is compressed in a root.
+// RootBody returns the expanded part of a root.
 func RootBody(object []byte) ([]byte, error) {
 	z, err := zstd.NewReader(nil)
 	if err != nil {
@@ -109,8 +109,8 @@ func RootBody(object []byte) ([]byte, error) {
 	return z.DecodeAll(object[format.RootHead:], nil)
 }
 
-// DecodePage reads the entries of an expanded page, whatever their hash, and
-// encodes them again.
+// DecodePage decodes the entries of an expanded page without checking their
+// hash, and encodes them again.
 func DecodePage(b []byte) ([]byte, error) {
 	entries, err := format.DecodeEntries(b)
 	if err != nil {
@@ -119,7 +119,7 @@ func DecodePage(b []byte) ([]byte, error) {
 	return format.AppendPage(nil, &format.PackTable{}, entries), nil
 }
 
-// TarHeader is the header of a file, or of a link where there is a target.
+// TarHeader returns the header of a file, or of a link if target is not empty.
 func TarHeader(path, target string, size int64, mtime time.Time) []byte {
 	e := &format.Entry{Path: path, Kind: format.File, Mode: 0o640, Size: size}
 	if target != "" {
@@ -129,7 +129,7 @@ func TarHeader(path, target string, size int64, mtime time.Time) []byte {
 	return format.AppendTarHeader(nil, e)
 }
 
-// LiveSegments lists the segments that a tree is made of, as pack and offset.
+// LiveSegments lists the segments of a tree, as pack and offset.
 func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]string, error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segm
 	return all
 }
 
-// ReadSegment gives the content of a chunk in a pack.
+// ReadSegment returns the content of a chunk in a pack.
 func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byte, error) {
 	b, err := pack.ReadRange(ctx, l.manifests.Packs.Store, key, int64(s.Offset), int64(s.Stored))
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 	return ExpandSegment(s, b)
 }
 
-// CheckDotted judges a link whose target goes up after a name, in a tree
+// CheckDotted checks a link whose target contains ".." after a name, in a tree
 // without other entries.
 func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	limits := &limits.Limits{}
@@ -190,7 +190,7 @@ func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	return errors.Join(u.CheckDotted(ctx), u.Close())
 }
 
-// DottedLookups counts what is looked up to judge such a link.
+// DottedLookups counts the lookups that checking such a link takes.
 func DottedLookups(path, target string) (n int) {
 	limits.WalkTarget(path, target, func(at []string, known int) bool {
 		n += len(at) - known

@@ -24,7 +24,7 @@ func packs(s *memory) (ids []string) {
 	return ids
 }
 
-// TestPackFooters verifies packs by nothing but their footers.
+// TestPackFooters verifies packs by their footers only.
 func TestPackFooters(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -94,8 +94,8 @@ func TestDamagedFooters(t *testing.T) {
 	}
 }
 
-// TestSoakPagesAreShared changes, adds and removes an entry of a tree of many
-// pages: but for some, its versions have the same pages.
+// TestSoakPagesAreShared changes, adds, and removes an entry of a tree of many
+// pages. All but a few pages are shared.
 func TestSoakPagesAreShared(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -138,8 +138,8 @@ func TestSoakPagesAreShared(t *testing.T) {
 	}
 }
 
-// FuzzRoot reads anything as a root; what is accepted is written as it was
-// understood.
+// FuzzRoot decodes arbitrary bytes as a root. An accepted root is encoded to
+// the same bytes.
 func FuzzRoot(f *testing.F) {
 	s := newMemory()
 	l := newLibrary(f, s, files.Options{})
@@ -162,7 +162,7 @@ func FuzzRoot(f *testing.F) {
 	})
 }
 
-// FuzzPage reads anything as a page.
+// FuzzPage decodes arbitrary bytes as a page.
 func FuzzPage(f *testing.F) {
 	f.Add([]byte{0, 2, 1, 'd', 0, 0, 0})
 	f.Add(append([]byte{1, 1, 'p', 1, 1, 'f', 1, 2, 0, 3}, make([]byte, 90)...))
@@ -178,7 +178,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzFooter reads anything as a pack.
+// FuzzFooter decodes arbitrary bytes as a pack.
 func FuzzFooter(f *testing.F) {
 	s := newMemory()
 	l := newLibrary(f, s, files.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// named gives trees by their names, in order of these.
+// named returns trees with their names, ordered by name.
 func named(trees map[string]files.Ref) iter.Seq2[files.NamedTree, error] {
 	return func(yield func(files.NamedTree, error) bool) {
 		for _, name := range slices.Sorted(maps.Keys(trees)) {
@@ -44,7 +44,7 @@ func segmentOf(t *testing.T, l *files.Library, body []byte) (pack string, s file
 			}
 		}
 	}
-	t.Fatal("no pack holds the chunk")
+	t.Fatal("no pack contains the chunk")
 	return "", s
 }
 
@@ -61,8 +61,8 @@ func TestCheckValidTrees(t *testing.T) {
 	}
 }
 
-// TestRepair flips a bit in each part of a store, or takes an
-// object away, with and without another copy of what is lost.
+// TestRepair flips a bit in each part of a store, or deletes an object, with
+// and without another copy of the lost content.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	body, other := text(1, 3000), text(2, 3000)
@@ -71,9 +71,9 @@ func TestRepair(t *testing.T) {
 	all := []files.Use{{Name: "old", Path: "d", Following: true}}
 	for name, k := range map[string]struct {
 		hurt   func(s *memory, pack, root string, a files.Segment)
-		copied bool // another tree holds the body of d/a
+		copied bool // another tree contains the content of d/a
 		what   string
-		root   bool // the root is what is damaged
+		root   bool // the root is damaged
 		used   []files.Use
 		repair bool
 	}{
@@ -111,7 +111,7 @@ func TestRepair(t *testing.T) {
 				t.Errorf("the damage is %+v", d)
 			}
 			if !k.root && x.Has(org, strings.TrimPrefix(pack, org+"/packs/")) {
-				t.Error("the index still knows the pack")
+				t.Error("the pack is still in the index")
 			}
 			got = checked(t, l, trees, files.CheckOptions{Repair: true})
 			if got.Damaged != 1 || got.Repaired == 1 != k.repair {
@@ -147,7 +147,7 @@ func flipEnd(s *memory, pack, _ string, _ files.Segment) {
 
 func cutPack(s *memory, pack, _ string, _ files.Segment) { s.objects[pack] = s.objects[pack][:5] }
 
-// TestRepairFromNewCopy loses a pack, stores the files again in another tree
+// TestRepairFromNewCopy deletes a pack, stores the files again in another tree,
 // and repairs.
 func TestRepairFromNewCopy(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// rawTar writes headers as they are, without a thought for sense.
+// rawTar writes headers without checking them.
 func rawTar(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -46,7 +46,7 @@ func rawTar(t testing.TB, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// patched changes a header's field and mends its checksum.
+// patched changes a field of a header and corrects its checksum.
 func patched(b []byte, offset int, field string) []byte {
 	b = bytes.Clone(b)
 	copy(b[offset:], field)
@@ -86,7 +86,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		name   string
 		format files.Format
 		input  []byte
-		says   string // in the message
+		says   string // part of the message
 	}{
 		{"absolute path", files.Tar, rawTar(t, tar.Header{Name: "/etc/passwd"}), "/etc/passwd"},
 		{"absolute folder", files.Tar, rawTar(t, folder("/")), "absolute"},
@@ -170,14 +170,14 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 			ref, err := l.CommitArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
 			wantRefused(t, ref, err, c.says)
 			if keys := s.keys(); len(keys) > 0 {
-				t.Errorf("the store holds %q", keys)
+				t.Errorf("the store contains %q", keys)
 			}
 		})
 	}
 }
 
-// TestDottedTargetsAreCheap holds what is looked up for a link to the
-// length of its target, however deep the link lies.
+// TestDottedTargetsAreCheap checks that the lookups for a link are limited by
+// the length of its target, at any depth.
 func TestDottedTargetsAreCheap(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("d/", 250) + "l"
@@ -198,13 +198,13 @@ func TestDottedTargetsAreCheap(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := files.CheckDotted(ctx, t.TempDir(), deep, c.target); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s, when nobody waits any more: %v", c.name, err)
+			t.Errorf("%s, without other requests: %v", c.name, err)
 		}
 	}
 }
 
-// TestRootSizeLimit stores a tree whose list of pages is
-// larger than it may be, in the ways that trees are stored.
+// TestRootSizeLimit stores a tree whose list of pages is too large, with each
+// kind of commit.
 func TestRootSizeLimit(t *testing.T) {
 	t.Parallel()
 	var items []item
@@ -243,7 +243,7 @@ func TestRootSizeLimit(t *testing.T) {
 		ref, err := store(newLibrary(t, s, files.Options{Limits: files.Limits{RootBytes: 800}}))
 		wantRefused(t, ref, err, "shorter paths")
 		if keys := s.keys(); len(keys) > 0 {
-			t.Errorf("%s: the store holds %q", name, keys)
+			t.Errorf("%s: the store contains %q", name, keys)
 		}
 	}
 }
@@ -257,11 +257,11 @@ func wantRefused(t *testing.T, ref files.Ref, err error, says string) {
 	case !errors.As(err, &e) || e.Code != stint.CodeInvalidParameter && e.Code != stint.CodeRequestTooLarge || e.Kind == stint.KindInternal:
 		t.Errorf("the error is %v", err)
 	case !strings.Contains(e.Message, says):
-		t.Errorf("the message is %q, want it to say %q", e.Message, says)
+		t.Errorf("the message is %q, want it to contain %q", e.Message, says)
 	}
 }
 
-// extended makes a tar whose entry has an extended record with any value.
+// extended returns a tar with an entry that has an extended record.
 func extended(t testing.TB, key, value string) []byte {
 	t.Helper()
 	record := " " + key + "=" + value + "\n"
@@ -286,7 +286,8 @@ func TestExtendedMakesValidRecords(t *testing.T) {
 	}
 }
 
-// zerosWithoutEnd is a tar that ends in a file of zeros, which are no end.
+// zerosWithoutEnd returns a tar that ends with a file of zeros, which are not
+// the end of an archive.
 func zerosWithoutEnd(t testing.TB) []byte {
 	b := tarOf(t, item{name: "zeros", mtime: someTime.Truncate(time.Second), body: make([]byte, 4096)})
 	return b[:len(b)-1024]
@@ -365,13 +366,13 @@ func TestLimits(t *testing.T) {
 			}
 			wantRefused(t, ref, err, "")
 			if keys := s.keys(); len(keys) > 0 {
-				t.Errorf("the store holds %q", keys)
+				t.Errorf("the store contains %q", keys)
 			}
 		})
 	}
 }
 
-// sparse makes a tar with a file that is one hole of n bytes.
+// sparse returns a tar of a file that is one hole of n bytes.
 func sparse(t testing.TB, n int64) []byte {
 	t.Helper()
 	b := rawTar(t, tar.Header{Name: "hole", Format: tar.FormatGNU})
@@ -409,7 +410,7 @@ func TestSparseFile(t *testing.T) {
 	}
 }
 
-// TestEveryTruncationIsRefused cuts a small archive at every byte.
+// TestEveryTruncationIsRefused truncates a small archive at every byte.
 func TestEveryTruncationIsRefused(t *testing.T) {
 	t.Parallel()
 	seconds := someTime.Truncate(time.Second)
@@ -425,7 +426,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 				ref, err := l.CommitArchive(t.Context(), org, "", format, bytes.NewReader(whole[:n]))
 				wantRefused(t, ref, err, "cut short")
 				if keys := s.keys(); t.Failed() || len(keys) > 0 {
-					t.Fatalf("cut at %d of %d, the store holds %q", n, len(whole), keys)
+					t.Fatalf("truncated at %d of %d, the store contains %q", n, len(whole), keys)
 				}
 			}
 			if _, err := l.CommitArchive(t.Context(), org, "", format, bytes.NewReader(whole)); err != nil {
@@ -435,8 +436,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	}
 }
 
-// TestSourceFailure checks that what the caller's reader
-// says is passed on as it is.
+// TestSourceFailure checks that errors of the caller's reader are returned.
 func TestSourceFailure(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the connection is gone")
@@ -448,7 +448,7 @@ func TestSourceFailure(t *testing.T) {
 		_, err := l.CommitArchive(t.Context(), org, "", files.TarGzip, r)
 		var e *stint.Error
 		if !errors.Is(err, gone) || errors.As(err, &e) || len(s.keys()) > 0 {
-			t.Errorf("after %d bytes: %v, and the store holds %q", n, err, s.keys())
+			t.Errorf("after %d bytes: %v, and the store contains %q", n, err, s.keys())
 		}
 	}
 }
@@ -468,7 +468,7 @@ func TestCancelledUpload(t *testing.T) {
 		t.Errorf("CommitArchive = %v, want the cause", err)
 	}
 	if keys := s.keys(); len(keys) > 0 {
-		t.Errorf("the store holds %q", keys)
+		t.Errorf("the store contains %q", keys)
 	}
 }
 
@@ -497,7 +497,8 @@ func TestTolerantArchives(t *testing.T) {
 	}
 }
 
-// TestLastEntryWins and hard links keep what they were linked to.
+// TestLastEntryWins also checks that hard links keep the content that they were
+// linked to.
 func TestLastEntryWins(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -535,7 +536,8 @@ func TestLastEntryWins(t *testing.T) {
 	})
 }
 
-// FuzzCommitArchive feeds anything: it is refused or stored whole, never half.
+// FuzzCommitArchive commits arbitrary bytes, which are refused or stored
+// completely.
 func FuzzCommitArchive(f *testing.F) {
 	plain := tarOf(f, item{name: "d/", mode: 0o755}, item{name: "d/f", body: []byte("hello")}, item{name: "l", target: "d"})
 	f.Add(plain, byte(0))

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("STINT_TEST_SCAN") != "" {
-		os.Exit(scanAsSomebody())
+		os.Exit(scanUnprivileged())
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -38,9 +38,9 @@ const org = "org_01jd0000000000000000000000"
 
 // memory is a blob.Store for tests.
 type memory struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	objects map[string][]byte
-	puts    []string // keys in the order of success
+	puts    []string // keys of successful puts, in order
 	before  func(key string) error
 }
 
@@ -149,7 +149,7 @@ func newLibrary(t testing.TB, s blob.Store, o files.Options) *files.Library {
 		o.TempDir = t.TempDir()
 		t.Cleanup(func() {
 			if left, err := os.ReadDir(o.TempDir); err != nil || len(left) > 0 {
-				t.Errorf("the folder of temporary files holds %v, %v", left, err)
+				t.Errorf("the folder of temporary files contains %v, %v", left, err)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func newLibrary(t testing.TB, s blob.Store, o files.Options) *files.Library {
 	return l
 }
 
-// noise gives n bytes that do not compress.
+// noise returns n incompressible bytes.
 func noise(seed byte, n int) []byte {
 	b := make([]byte, n)
 	src := rand.NewChaCha8([32]byte{seed})
@@ -168,7 +168,7 @@ func noise(seed byte, n int) []byte {
 	return b
 }
 
-// text gives n bytes that compress.
+// text returns n compressible bytes.
 func text(seed byte, n int) []byte {
 	words := strings.Fields("the run of an agent is one durable row and one append only journal whose last word is its status")
 	r := rand.New(rand.NewPCG(uint64(seed), 7))
@@ -181,7 +181,7 @@ func text(seed byte, n int) []byte {
 
 var someTime = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
 
-// item is an entry of a tree in a test. Folders end in a slash.
+// item is an entry of a tree. The names of folders end with a slash.
 type item struct {
 	name   string
 	mode   int64
@@ -249,7 +249,7 @@ func zstdOf(t testing.TB, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-// stored uploads items and gives the digest.
+// stored commits items and returns the reference.
 func stored(t testing.TB, l *files.Library, parent string, items ...item) files.Ref {
 	t.Helper()
 	ref, err := l.CommitArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, items...)))
@@ -259,7 +259,7 @@ func stored(t testing.TB, l *files.Library, parent string, items ...item) files.
 	return ref
 }
 
-// look is what can be seen of an entry on disk or in an archive.
+// look describes an entry on disk or in an archive.
 type look struct {
 	Kind   string
 	Mode   fs.FileMode
@@ -278,8 +278,8 @@ func lookOf(kind string, mode fs.FileMode, mtime time.Time, target string, body 
 	return k
 }
 
-// folderLooks sees everything in dir. The umask and the top folder do not
-// count.
+// folderLooks describes everything in dir, without the top folder and
+// independently of the umask.
 func folderLooks(t testing.TB, dir string) map[string]look {
 	t.Helper()
 	seen := map[string]look{}
@@ -312,7 +312,7 @@ func folderLooks(t testing.TB, dir string) map[string]look {
 	return seen
 }
 
-// archiveLooks sees everything in a tar.gz.
+// archiveLooks describes everything in a tar.gz.
 func archiveLooks(t testing.TB, b []byte) map[string]look {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(b))

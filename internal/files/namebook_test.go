@@ -13,12 +13,12 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// book is a database of names in a file: each line is a transaction.
+// book is a database in a file. Each line is a transaction.
 type book struct {
 	*names
 	file   *os.File
-	trees  map[string]string // what a digest was called
-	damage string            // how far the damage has come
+	trees  map[string]string // names of trees by digest
+	damage string            // the state of the damage
 }
 
 // line is one transaction.
@@ -31,7 +31,7 @@ type line struct {
 	Damage              string `json:",omitempty"`
 }
 
-// openBook reads what was written; a line that is torn was not.
+// openBook reads the file and ignores an incomplete line.
 func openBook(t testing.TB, path string) *book {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -76,16 +76,16 @@ func (b *book) apply(x line) {
 		b.damage = x.Damage
 	}
 	for _, k := range x.Condemn {
-		if _, ok := b.condemned[k]; !ok {
-			b.condemned[k] = store.MarkedObject{Key: k, Epoch: x.Epoch, Since: x.Since.Time}
+		if _, ok := b.marked[k]; !ok {
+			b.marked[k] = store.MarkedObject{Key: k, Epoch: x.Epoch, Since: x.Since.Time}
 		}
 	}
 	for _, k := range x.Pardon {
-		delete(b.condemned, k)
+		delete(b.marked, k)
 	}
 }
 
-// write commits a line.
+// write commits a transaction.
 func (b *book) write(x line) error {
 	text, err := json.Marshal(x)
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *book) write(x line) error {
 	return nil
 }
 
-// enter names a tree under the epoch that it was stored under.
+// enter adds a reference to a tree if the epoch of its commit is current.
 func (b *book) enter(tree string, ref files.Ref) error {
 	if ref.Epoch != b.epoch {
 		return store.ErrEpoch

@@ -256,8 +256,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffOfDamagedTree checks that a fault midway is not taken for the
-// end of a tree.
+// TestDiffOfDamagedTree checks that a damaged page is not treated as the end of
+// a tree.
 func TestDiffOfDamagedTree(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -273,7 +273,7 @@ func TestDiffOfDamagedTree(t *testing.T) {
 	s.objects[key][100] ^= 1
 	for _, pair := range [][2]string{{from.Digest, to.Digest}, {to.Digest, from.Digest}, {from.Digest, ""}} {
 		if changes, err := l.DiffAll(t.Context(), org, pair[0], pair[1]); err == nil {
-			t.Errorf("Diff gives %d changes and no error", len(changes))
+			t.Errorf("Diff returns %d changes and no error", len(changes))
 		}
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// A collection that begins between a commit and its naming condemns the new
-// root at once. That is no reason to lose what a run has left, or to refuse a
-// push.
+// A collection that begins between a commit and its publication marks the new
+// root. The files of a run must not be lost, and a push not be refused, for
+// that reason.
 func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 	t.Parallel()
 	for name, confidential := range map[string]bool{"plain": false, "confidential": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNames()
-			l, open, secret := halves(t, n)
+			l, open, secret := twoStores(t, n)
 			rests, other := open, secret
 			if confidential {
 				rests, other = secret, open
@@ -36,7 +36,7 @@ func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 				return done
 			}
 			if done := collect(); done.Marked != 1 {
-				t.Fatalf("%+v: want the root condemned", done)
+				t.Fatalf("%+v: want the root marked", done)
 			}
 			if err := n.name(ref); !errors.Is(err, store.ErrEpoch) {
 				t.Fatalf("naming it under a former epoch: %v", err)
@@ -56,25 +56,24 @@ func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 			}
 			root := org + "/manifests/" + ref.Digest + ".1"
 			if keys := rests.keys(); !slices.Contains(keys, root) || slices.Contains(keys, org+"/manifests/"+ref.Digest) {
-				t.Errorf("where it belongs there are %v", keys)
+				t.Errorf("in its store there are %v", keys)
 			}
 			if keys := other.keys(); len(keys) > 0 {
-				t.Errorf("elsewhere there are %v", keys)
+				t.Errorf("in the other store there are %v", keys)
 			}
 		})
 	}
 }
 
-// TestParentRootIsReplaced stores a tree anew, as if it had not been
-// known, while a commit reads it as its parent: it comes to have another root,
-// and parts of the former go.
+// TestParentRootIsReplaced stores a tree again while a commit reads it as its
+// parent. The tree gets another root, and parts of the former one are deleted.
 func TestParentRootIsReplaced(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "a", body: text(1, 300)}, {name: "b", body: text(2, 300)}}
 	disturbed := 0
 	for step := 1; step < 12; step++ {
 		w := newWorld(t, t)
-		parent := w.rerooted(items)
+		parent := w.withNewRoot(items)
 		w.steps.left, w.steps.then = step, func() {
 			disturbed++
 			w.commit(w.plain, "", items)
@@ -91,9 +90,9 @@ func TestParentRootIsReplaced(t *testing.T) {
 	}
 }
 
-// rerooted names a tree whose first root was condemned before. Another tree has
-// its chunks, so that its pages have a pack of their own.
-func (w *world) rerooted(items []item) (digest string) {
+// withNewRoot returns a tree whose first root was marked and replaced. Another
+// tree has its chunks, so that its pages are in a pack of their own.
+func (w *world) withNewRoot(items []item) (digest string) {
 	w.commit(w.plain, "", append(slices.Clone(items), item{name: "z", body: text(26, 300)}))
 	ref, err := w.plain.CommitArchive(w.ctx, org, "", files.Tar, bytes.NewReader(plainTar(w.t, items)))
 	if err != nil {
@@ -102,7 +101,7 @@ func (w *world) rerooted(items []item) (digest string) {
 	w.collect(w.plain)
 	w.commit(w.plain, "", items)
 	w.collect(w.plain)
-	w.collect(w.plain) // the first root is forgotten
+	w.collect(w.plain) // deletes the first root
 	if keys := w.store.keys(); !slices.Contains(keys, org+"/manifests/"+ref.Digest+".1") {
 		w.t.Fatalf("the tree has no second root: %v", keys)
 	}

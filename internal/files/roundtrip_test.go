@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// odd is a tree with what archives find hard.
+// odd is a tree of entries that are difficult for archives.
 func odd() []item {
 	long := strings.Repeat("long-name-", 25)
 	return []item{
@@ -93,8 +93,8 @@ func TestRoundTripOfOddTree(t *testing.T) {
 	}
 }
 
-// checkEverywhere checks that a stored tree looks as wanted by every way out,
-// and that every way back in gives the same digest.
+// checkEverywhere checks that each way of reading returns the wanted tree, and
+// that each kind of commit of the result has the same digest.
 func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[string]look) {
 	t.Helper()
 	archive := readArchive(t, l, ref.Digest)
@@ -111,11 +111,11 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 	for _, parent := range []string{"", ref.Digest} {
 		again, err := l.CommitDir(t.Context(), org, parent, dir, files.DirOptions{})
 		if err != nil || again != ref {
-			t.Errorf("storing the checkout gives %+v, %v, want %+v", again, err, ref)
+			t.Errorf("committing the checkout returns %+v, %v, want %+v", again, err, ref)
 		}
 		again, err = l.CommitArchive(t.Context(), org, parent, files.TarGzip, bytes.NewReader(archive))
 		if err != nil || again != ref {
-			t.Errorf("uploading the archive gives %+v, %v, want %+v", again, err, ref)
+			t.Errorf("uploading the archive returns %+v, %v, want %+v", again, err, ref)
 		}
 	}
 	var size, files int64
@@ -133,11 +133,11 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 		}
 	}
 	if ref.Size != size || ref.Files != files {
-		t.Errorf("the reference says %d bytes in %d files, want %d in %d", ref.Size, ref.Files, size, files)
+		t.Errorf("the reference has %d bytes in %d files, want %d in %d", ref.Size, ref.Files, size, files)
 	}
 }
 
-// TestRandomTree stores random trees and takes them out again.
+// TestRandomTree stores and reads random trees.
 func TestRandomTree(t *testing.T) {
 	t.Parallel()
 	requirement.Root(t) // to read files that their owner cannot read
@@ -165,13 +165,13 @@ func TestRandomTree(t *testing.T) {
 			rt.Errorf("the checkout (-want +got):\n%s", diff)
 		}
 		if again, err := l.CommitDir(t.Context(), org, parent, dir, files.DirOptions{}); err != nil || again != ref {
-			rt.Errorf("storing the checkout gives %+v, %v, want %+v", again, err, ref)
+			rt.Errorf("committing the checkout returns %+v, %v, want %+v", again, err, ref)
 		}
 		previous = ref.Digest
 	})
 }
 
-// drawTree draws a tree whose folders all have entries of their own.
+// drawTree draws a tree in which each folder has its own entry.
 func drawTree(rt *rapid.T) []item {
 	var items []item
 	folders := []string{""}
@@ -218,8 +218,8 @@ func TestEmptyTree(t *testing.T) {
 	}
 }
 
-// TestNamesOfAnyBytes uses names that are no UTF-8, which only a folder holds
-// faithfully in a test.
+// TestNamesOfAnyBytes uses names that are not UTF-8. Only a folder can hold
+// them exactly in a test.
 func TestNamesOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

@@ -113,8 +113,8 @@ func TestLinksAreNeverFollowed(t *testing.T) {
 	}
 }
 
-// TestRacingLinks swaps a folder and a file for links out of the tree all the
-// while it is being stored: what lies outside is never read.
+// TestRacingLinks swaps a folder and a file with links out of the tree while it
+// is stored. Nothing outside may be read.
 func TestRacingLinks(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
@@ -148,7 +148,7 @@ func TestRacingLinks(t *testing.T) {
 		}
 		for path, k := range archiveLooks(t, readArchive(t, l, ref.Digest)) {
 			if k.Kind == "file" && k.Sum != lookOf("file", 0, someTime, "", []byte("public")).Sum {
-				t.Fatalf("%s holds what lies outside", path)
+				t.Fatalf("%s contains content from outside", path)
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func TestFolderLimits(t *testing.T) {
 		}
 		wantRefused(t, ref, err, "")
 		if keys := s.keys(); len(keys) > 0 {
-			t.Errorf("%s: the store holds %q", c.name, keys)
+			t.Errorf("%s: the store contains %q", c.name, keys)
 		}
 	}
 }
@@ -242,12 +242,12 @@ func TestCancelledScan(t *testing.T) {
 		t.Errorf("CommitDir = %v, want the cause", err)
 	}
 	if keys := s.keys(); len(keys) > 0 {
-		t.Errorf("the store holds %q", keys)
+		t.Errorf("the store contains %q", keys)
 	}
 }
 
-// TestUnreadableFilesAreNamed runs the scan in a process without privileges,
-// as a privileged one reads everything.
+// TestUnreadableFilesAreNamed runs the commit in a process without privileges,
+// because a privileged process can read everything.
 func TestUnreadableFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []string{"d/file", "d/folder"} {
@@ -275,8 +275,8 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 	}
 }
 
-// scanAsSomebody is what the process of TestUnreadableFilesAreNamed does.
-func scanAsSomebody() int {
+// scanUnprivileged is the process of TestUnreadableFilesAreNamed.
+func scanUnprivileged() int {
 	l, err := files.New(newMemory(), files.Options{})
 	if err == nil {
 		_, err = l.CommitDir(context.Background(), org, "", os.Getenv("STINT_TEST_SCAN"), files.DirOptions{})

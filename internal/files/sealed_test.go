@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ring has keys up to the number that it is.
+// ring is a keyring with that number of keys.
 type ring uint32
 
 func (k ring) Key(_ context.Context, owner string, number uint32) (sealing.DataKey, error) {
@@ -30,7 +30,8 @@ func (k ring) Key(_ context.Context, owner string, number uint32) (sealing.DataK
 	return sealing.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s %d", owner, number))}, nil
 }
 
-// anew has the first of the keys, and others under the further numbers.
+// anew is a keyring with the first key and other keys under the further
+// numbers.
 type anew struct{ ring }
 
 func (k anew) Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error) {
@@ -40,8 +41,8 @@ func (k anew) Key(ctx context.Context, owner string, number uint32) (sealing.Dat
 	return k.ring.Key(ctx, owner, number)
 }
 
-// encrypted is a tree whose pack has its chunks, its page and the end of its
-// footer in blocks of their own.
+// encrypted is a tree in whose pack the chunks, the page, and the end of the
+// footer are in separate blocks.
 func encrypted() (items []item) {
 	items = append(items, item{name: "a", body: noise(1, 100_000)})
 	for i := range 400 {
@@ -50,18 +51,18 @@ func encrypted() (items []item) {
 	return items
 }
 
-// TestDamagedEncryptedObjects hurts what rests encrypted: checks name
-// it and repair, and nothing else of the organisation ends with an error.
+// TestDamagedEncryptedObjects damages encrypted objects. Check reports and
+// repairs them, and other operations of the organisation do not fail.
 func TestDamagedEncryptedObjects(t *testing.T) {
 	t.Parallel()
 	const head, block = 48, 16<<10 + 16
 	items := encrypted()
 	for name, c := range map[string]struct {
 		hurt    func(object []byte) []byte
-		root    bool // not the pack
+		root    bool // the root is damaged instead of the pack
 		uses    int64
-		missing int  // chunks, as the pack cannot be understood
-		ends    bool // the tree cannot be read, so nothing may be collected
+		missing int  // chunks, because the footer is unreadable
+		ends    bool // the tree is unreadable, so nothing may be deleted
 		repair  bool
 	}{
 		"a chunk":            {hurt: func(o []byte) []byte { o[head+2*block]++; return o }, uses: 1, repair: true},
@@ -78,7 +79,7 @@ func TestDamagedEncryptedObjects(t *testing.T) {
 			open := func() *files.Library {
 				return newLibrary(t, sealed.New(s, ring(1)), files.Options{
 					Index: newMemoryIndex(), Marks: garbage{names},
-					Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // no commit goes on
+					Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // all commits have ended
 				})
 			}
 			ref := stored(t, open(), "", items...)
@@ -93,10 +94,10 @@ func TestDamagedEncryptedObjects(t *testing.T) {
 			l := open()
 			missing, err := l.MissingChunks(t.Context(), org, [][32]byte{sha256.Sum256(items[7].body)})
 			if len(missing) != c.missing || err != nil {
-				t.Errorf("Missing gives %d chunks, %v", len(missing), err)
+				t.Errorf("MissingChunks returns %d chunks, %v", len(missing), err)
 			}
 			if _, err := l.Collect(t.Context(), org, names, files.CollectOptions{}); (err != nil) != c.ends {
-				t.Errorf("Collect gives %v", err)
+				t.Errorf("Collect returns %v", err)
 			}
 			trees := map[string]files.Ref{"old": ref}
 			got := checked(t, l, trees, files.CheckOptions{})
@@ -115,8 +116,8 @@ func TestDamagedEncryptedObjects(t *testing.T) {
 	}
 }
 
-// TestLostKeyIsNotDamage repairs while the database lacks a key that objects are
-// encrypted under, or has another under its number: nothing of them may go.
+// TestLostKeyIsNotDamage repairs while a key is missing from the database or
+// replaced by another one. No object may be deleted.
 func TestLostKeyIsNotDamage(t *testing.T) {
 	t.Parallel()
 	s, names := newMemory(), newNames()
@@ -137,10 +138,10 @@ func TestLostKeyIsNotDamage(t *testing.T) {
 	}{{ring(1), sealing.ErrNoDataKey}, {anew{2}, sealed.ErrOtherKey}} {
 		l := open(c.keys)
 		if _, err := l.Check(t.Context(), org, named(trees), files.CheckOptions{Read: true, Repair: true}); !errors.Is(err, c.want) || !strings.Contains(err.Error(), org) {
-			t.Errorf("Check gives %v, want %v", err, c.want)
+			t.Errorf("Check returns %v, want %v", err, c.want)
 		}
 		if _, err := l.Collect(t.Context(), org, names, files.CollectOptions{}); !errors.Is(err, c.want) {
-			t.Errorf("Collect gives %v, want %v", err, c.want)
+			t.Errorf("Collect returns %v, want %v", err, c.want)
 		}
 	}
 	if diff := cmp.Diff(before, s.keys()); diff != "" {

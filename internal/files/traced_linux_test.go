@@ -13,21 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// traced is a child process that is killed once it has changed a folder so
-// many times: after the system call that did, before anything else.
+// traced is a child process that is killed directly after the n-th system call
+// that changes a folder.
 type traced struct {
 	dir  string
 	env  []string
-	left int // steps until then; what remains when it ended by itself
+	left int // steps before it is killed; more than 0 if it ended by itself
 
-	steps   []string       // that were taken
-	pending map[int]string // by thread, the step that it is in
-	written map[string]int // how often, temporary files
+	steps   []string       // that were executed
+	pending map[int]string // the current step of each thread
+	written map[string]int // writes to each temporary file
 	killed  bool
 }
 
-// changingCalls are the system calls that change a folder, and whether their first
-// argument is a file, or a folder that the second is a path in.
+// changingCalls are the system calls that change a folder. The value reports
+// whether the first argument is a file; otherwise it is a folder, and the
+// second one is a path in it.
 var changingCalls = map[uint64]struct {
 	name string
 	at   bool
@@ -43,12 +44,12 @@ type callInfo struct {
 	_      [3]uint8
 	_      uint32
 	_, _   uint64
-	Number uint64 // after the call: its result
+	Number uint64 // after the call, its result
 	Args   [6]uint64
 }
 
-// run starts this program for TestSoakCrashes and waits for its end, its output in
-// a file.
+// run starts this program for TestSoakCrashes, with its output in a file, and
+// waits until it ends.
 func (c *traced) run(output string) error {
 	runtime.LockOSThread() // only this thread may trace
 	defer runtime.UnlockOSThread()
@@ -104,11 +105,11 @@ func (c *traced) follow(pid int) (status unix.WaitStatus, err error) {
 	}
 }
 
-// stopped looks why a thread stands still and gives the signal to go on with.
+// stopped returns the signal with which a stopped thread continues.
 func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	switch signal {
 	case unix.SIGTRAP | 0x80: // at a system call
-	case unix.SIGTRAP, unix.SIGSTOP: // a thread began
+	case unix.SIGTRAP, unix.SIGSTOP: // a thread was started
 		return 0, nil
 	default:
 		return int(signal), nil
@@ -134,9 +135,9 @@ func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	return 0, nil
 }
 
-// step names the step that a call is, "" where it is none. Of the writes to a
-// temporary file the first two count, as the others leave what can be told from
-// that by its length alone. Syncs leave nothing that a process could tell.
+// step returns the name of the step that a call is, "" for none. Of the writes
+// to a temporary file only the first two count, because later ones change only
+// its length. Syncs do not count, because no process can observe them.
 func (c *traced) step(pid int, call *callInfo) string {
 	change, ok := changingCalls[call.Number]
 	if !ok {
@@ -163,7 +164,7 @@ func creates(path string, flags uint64) bool {
 	return flags&unix.O_TRUNC != 0 || flags&unix.O_CREAT != 0 && err != nil
 }
 
-// textAt reads a text in the memory of a process.
+// textAt reads a string in the memory of a process.
 func textAt(pid int, address uint64) string {
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {

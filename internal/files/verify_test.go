@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// holds reports whether an object contains a piece.
-func (m *memory) holds(piece []byte) bool {
+// contains reports whether an object contains some bytes.
+func (m *memory) contains(piece []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.objects {
@@ -29,8 +29,9 @@ func (m *memory) holds(piece []byte) bool {
 	return false
 }
 
-// halves is a library of two stores, one of them for what is confidential.
-func halves(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
+// twoStores returns a library of two stores, one of them for confidential
+// objects.
+func twoStores(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
 	open, secret = newMemory(), newMemory()
 	return newLibrary(t, sealed.Mixed{Primary: open, Secondary: secret, Unique: files.IsUniqueKey}, files.Options{
 		Index: newMemoryIndex(), Marks: garbage{names},
@@ -52,7 +53,7 @@ func fromDir(t *testing.T, l *files.Library, parent string, content map[string]s
 func TestConfidentialTreesAreSealed(t *testing.T) {
 	t.Parallel()
 	names := newNames()
-	l, open, secret := halves(t, names)
+	l, open, secret := twoStores(t, names)
 	collect := func() {
 		t.Helper()
 		if _, err := l.Collect(t.Context(), org, names, files.CollectOptions{Compact: 100, Now: func() time.Time { return time.Now().Add(time.Hour) }}); err != nil {
@@ -66,15 +67,15 @@ func TestConfidentialTreesAreSealed(t *testing.T) {
 	if diff := cmp.Diff(before, open.keys()); diff != "" {
 		t.Errorf("the open store (-before +after):\n%s", diff)
 	}
-	if piece := []byte(known[20_000:20_032]); !open.holds(piece) || secret.holds(piece) {
+	if piece := []byte(known[20_000:20_032]); !open.contains(piece) || secret.contains(piece) {
 		t.Error("what is known in the open store was not taken from there")
 	}
-	// What else has the bytes refers to them.
+	// Other trees with this content refer to it.
 	other := fromDir(t, l, "", map[string]string{"mine": mine}, files.DirOptions{})
 	if len(open.keys()) == len(before) {
 		t.Error("another's tree rests among what is confidential")
 	}
-	// What is left of a pack stays where it was.
+	// A compacted pack stays in its store.
 	second := fromDir(t, l, first.Digest, map[string]string{"mine": mine}, files.DirOptions{Confidential: true})
 	for _, ref := range []files.Ref{other, second} {
 		if err := names.name(ref); err != nil {
@@ -84,14 +85,14 @@ func TestConfidentialTreesAreSealed(t *testing.T) {
 	for range 3 {
 		collect()
 	}
-	if secret.holds([]byte(gone[20_000:20_032])) {
+	if secret.contains([]byte(gone[20_000:20_032])) {
 		t.Error("what nothing names is still there")
 	}
 	if !slices.ContainsFunc(secret.keys(), func(k string) bool { return strings.Contains(k, "/packs/") && strings.HasSuffix(k, ".1") }) {
 		t.Errorf("no pack was compacted: %q", secret.keys())
 	}
-	if open.holds([]byte(mine[20_000:20_032])) {
-		t.Error("the open store holds what is confidential")
+	if open.contains([]byte(mine[20_000:20_032])) {
+		t.Error("the open store contains confidential content")
 	}
 	for _, ref := range []files.Ref{other, second} {
 		if b := readFile(t, l, ref.Digest, "mine"); b != mine {
@@ -114,13 +115,13 @@ func readFile(t *testing.T, l *files.Library, digest, name string) string {
 	return string(b)
 }
 
-// rotten damages the first packs that it is given, and roots where it is told.
-type rotten struct {
+// damaging is a store that damages the first packs and roots that are put.
+type damaging struct {
 	*memory
 	packs, roots int
 }
 
-func (r *rotten) Put(ctx context.Context, key string, in io.Reader, size int64) error {
+func (r *damaging) Put(ctx context.Context, key string, in io.Reader, size int64) error {
 	b, err := io.ReadAll(in)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func TestUnreadableContentIsStoredAgain(t *testing.T) {
 		packs, roots int
 		heals        bool
 	}{"once": {1, 0, true}, "always": {1000, 0, false}, "the root": {0, 1, true}} {
-		s := &rotten{memory: newMemory(), packs: tt.packs, roots: tt.roots}
+		s := &damaging{memory: newMemory(), packs: tt.packs, roots: tt.roots}
 		l := newLibrary(t, s, files.Options{Index: newMemoryIndex()})
 		dir := t.TempDir()
 		write(t, dir, map[string]string{"f": body})
@@ -159,7 +160,8 @@ func TestUnreadableContentIsStoredAgain(t *testing.T) {
 	}
 }
 
-// A tree is stored whole where what it grew from is damaged.
+// TestDamagedParentIsNotReused checks that a tree is stored completely if its
+// parent is damaged.
 func TestDamagedParentIsNotReused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -195,7 +197,7 @@ func TestKeepParents(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "a/b", "a/b/keep", "a/b/keep/f"}, paths(t, l, ref.Digest)); diff != "" {
 		t.Errorf("the tree (-want +got):\n%s", diff)
 	}
-	// What else happens to a passage does not show.
+	// Other changes of the folders above do not change the tree.
 	write(t, dir, map[string]string{"a/b/more": "5"})
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o700); err != nil {
 		t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/limiter"
-	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/files/manifest"
 	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 // Download is a snapshot as one file, with the same bytes each time. It serves

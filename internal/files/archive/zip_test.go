@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/archive"
 )
 
-// mostlyHoles is a large file of which little is written.
+// mostlyHoles is a large file that is mostly sparse.
 type mostlyHoles map[int64][]byte
 
 func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
@@ -22,8 +22,8 @@ func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// TestZipLargeNumbers reads our headers of what no test can store: contents
-// of more than 4 GiB, and entries behind so many bytes.
+// TestZipLargeNumbers reads headers of contents of more than 4 GiB, and of
+// entries after as many bytes, which are too large for a test to store.
 func TestZipLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, want := range []struct{ size, at int64 }{
@@ -45,7 +45,7 @@ func TestZipLargeNumbers(t *testing.T) {
 	}
 }
 
-// TestZipManyEntries counts more entries than 16 bits do.
+// TestZipManyEntries lists more entries than 16 bits can count.
 func TestZipManyEntries(t *testing.T) {
 	t.Parallel()
 	_, body, line := archive.ZipHeaders(1, 0)
@@ -59,7 +59,7 @@ func TestZipManyEntries(t *testing.T) {
 	}
 }
 
-// TestTarLargeNumbers measures what no test can store.
+// TestTarLargeNumbers computes sizes that are too large for a test to store.
 func TestTarLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 1, 511, 512, 8<<30 - 1, 8 << 30, 1 << 42} {

@@ -7,8 +7,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/limiter"
-	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 // Diff returns at most limit differences between two trees, in path order, after

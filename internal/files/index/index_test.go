@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pack is a pack of a test: chunks that follow one another.
+// pack describes a pack of consecutive chunks.
 type pack struct{ first, n int }
 
-// chunk is chunk number first+i, at its place in the pack.
+// chunk returns the chunk with the number first+i.
 func (p pack) chunk(i int) format.Segment {
 	length := uint32(p.first+i)%977 + 1
 	return format.Segment{Kind: format.ChunkSegment, Hash: hashOf(p.first + i), Offset: uint32(i) * 1000, Length: length, Size: 2 * length, CRC: uint32(p.first * i)}
@@ -42,10 +42,10 @@ func (p pack) chunks() []format.Segment {
 	return all
 }
 
-// model is what an index should know.
+// model is the expected content of an index.
 type model map[string]pack
 
-// places gives those of a chunk by its number.
+// places returns a chunk with each of its places.
 func (m model) places(n int) (all []format.Chunk) {
 	for name, p := range m {
 		if i := n - p.first; i >= 0 && i < p.n {
@@ -57,8 +57,8 @@ func (m model) places(n int) (all []format.Chunk) {
 	return all
 }
 
-// hashOf spreads numbers over all hashes; every ninth shares its beginning with
-// its neighbours.
+// hashOf returns different hashes for different numbers. Every ninth begins
+// with the same bytes.
 func hashOf(n int) (h format.Hash) {
 	for i := range 4 {
 		x := uint64(n*4+i+1) * 0x9e3779b97f4a7c15
@@ -92,7 +92,7 @@ func add(t testing.TB, x *index.Index, org, name string, p pack) {
 	}
 }
 
-// check compares all that the index says of some hashes with the model.
+// check compares the packs and some chunks of the index with the model.
 func check(t failer, x *index.Index, org string, m model, hashes int) {
 	t.Helper()
 	packs := slices.Collect(x.Packs(org))
@@ -139,7 +139,7 @@ func TestFindAfterAdd(t *testing.T) {
 	check(t, open(t, dir), "org_a", m, 200)
 }
 
-// TestSoakAgainstMap does at random what may be done, with closing between.
+// TestSoakAgainstMap compares random operations, including closing, with a map.
 func TestSoakAgainstMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -197,8 +197,8 @@ func TestSoakAgainstMap(t *testing.T) {
 	})
 }
 
-// TestSoakDamage cuts, flips and deletes files: what is lost is lost, the rest is
-// true.
+// TestSoakDamage truncates, changes, and deletes files: places that the index
+// still returns are correct.
 func TestSoakDamage(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
@@ -221,7 +221,7 @@ func TestSoakDamage(t *testing.T) {
 	}()
 	files, err := os.ReadDir(filepath.Join(whole, "org_a"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("there are the files %v, %v", files, err)
+		t.Fatalf("the files are %v, %v", files, err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "x")
@@ -239,9 +239,9 @@ func TestSoakDamage(t *testing.T) {
 		if rapid.Bool().Draw(rt, "loaded") && !x.Has("org_a", "0000") {
 			rt.Fatal("a pack is missing before the damage")
 		}
-		for range rapid.IntRange(1, 3).Draw(rt, "wounds") {
+		for range rapid.IntRange(1, 3).Draw(rt, "damages") {
 			f := rapid.SampledFrom(files).Draw(rt, "file")
-			wound(rt, filepath.Join(dir, "org_a", f.Name()))
+			damage(rt, filepath.Join(dir, "org_a", f.Name()))
 		}
 		checkSubset(rt, x, m, 400)
 		for name, p := range m {
@@ -253,14 +253,14 @@ func TestSoakDamage(t *testing.T) {
 	})
 }
 
-// wound cuts a file, flips a bit of it or deletes it.
-func wound(rt *rapid.T, path string) {
+// damage truncates a file, changes it, or deletes it.
+func damage(rt *rapid.T, path string) {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {
-		return // gone already
+		return // was deleted
 	}
 	at := rapid.IntRange(0, len(b)-1).Draw(rt, "at")
-	switch rapid.SampledFrom([]string{"cut", "flip", "zero", "delete"}).Draw(rt, "wound") {
+	switch rapid.SampledFrom([]string{"cut", "flip", "zero", "delete"}).Draw(rt, "damage") {
 	case "cut":
 		b = b[:at]
 	case "flip":
@@ -279,13 +279,13 @@ func wound(rt *rapid.T, path string) {
 	}
 }
 
-// checkSubset asks for chunks: the index may have lost some, but must not say
-// what the model does not.
+// checkSubset checks that the index returns only packs and places of the model,
+// of which some may be missing.
 func checkSubset(t failer, x *index.Index, m model, hashes int) {
 	t.Helper()
 	for p := range x.Packs("org_a") {
 		if _, ok := m[p]; !ok {
-			t.Fatalf("the index knows the pack %q, which is not there", p)
+			t.Fatalf("the index has the pack %q, which was not added", p)
 		}
 	}
 	for n := range hashes {
@@ -295,7 +295,7 @@ func checkSubset(t failer, x *index.Index, m model, hashes int) {
 		}
 		for _, p := range got {
 			if !slices.Contains(m.places(n), p) {
-				t.Fatalf("chunk %d is said to be at %+v", n, p)
+				t.Fatalf("chunk %d has the place %+v", n, p)
 			}
 		}
 	}
@@ -308,15 +308,14 @@ func TestDropIsFinal(t *testing.T) {
 	if err := x.Drop("org_a", []string{"p", "q"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"p", "q"} { // they were on their way
+	for _, name := range []string{"p", "q"} { // as by concurrent commits
 		add(t, x, "org_a", name, pack{0, 10})
 	}
 	check(t, x, "org_a", model{}, 10)
 }
 
-// TestMerge makes enough runs for merges, with packs dropped meanwhile and
-// searches beside.
-func TestMerge(t *testing.T) {
+// TestConcurrentFind adds and drops packs while other goroutines find chunks.
+func TestConcurrentFind(t *testing.T) {
 	t.Parallel()
 	x := open(t, t.TempDir())
 	m := model{}
@@ -354,7 +353,7 @@ func TestMerge(t *testing.T) {
 	check(t, x, "org_a", m, 30)
 }
 
-// TestManyPacks has more packs than a run holds the names of.
+// TestManyPacks adds many small packs.
 func TestManyPacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -388,7 +387,7 @@ func TestManyOrganisations(t *testing.T) {
 		org := fmt.Sprintf("org_%d", i)
 		at, ok, err := x.Find(org, hashOf(i+3))
 		if want := (model{"p": pack{i, 5}}).places(i + 3); err != nil || !ok || at != want[0] {
-			t.Errorf("Find in %s gives %+v, %v, %v; want %+v", org, at, ok, err, want)
+			t.Errorf("Find in %s returns %+v, %v, %v; want %+v", org, at, ok, err, want)
 		}
 	}
 }
@@ -418,7 +417,8 @@ func TestBusyOrganisationDoesNotBlockOthers(t *testing.T) {
 	check(t, x, "org_busy", model{"p": {0, 1}, "q": {1, 1}}, 3)
 }
 
-// TestConcurrentOrganisations adds and looks beside evictions.
+// TestConcurrentOrganisations adds packs and looks them up while organisations
+// are unloaded.
 func TestConcurrentOrganisations(t *testing.T) {
 	t.Parallel()
 	x := open(t, t.TempDir())
@@ -432,7 +432,7 @@ func TestConcurrentOrganisations(t *testing.T) {
 					t.Error(err)
 				}
 				if !x.Has(org, name) {
-					t.Errorf("%s in %s is gone", name, org)
+					t.Errorf("%s in %s is missing", name, org)
 				}
 			}
 		})
@@ -466,7 +466,7 @@ func TestReopenAfterEachPack(t *testing.T) {
 	}
 }
 
-// TestDroppedPacksAreRemoved drops more than is kept.
+// TestDroppedPacksAreRemoved checks that the log is compacted.
 func TestDroppedPacksAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir, m := t.TempDir(), model{"kept": {0, 3000}}
@@ -513,8 +513,8 @@ func TestFormerVersionsFiles(t *testing.T) {
 	}
 }
 
-// TestUnopenableFilesStay puts something into the way of each file, which
-// may come of too many open files as well: it is an error, for as long.
+// TestUnopenableFilesStay replaces each file by one that cannot be opened, as
+// with too many open files: this is an error, and the file is not removed.
 func TestUnopenableFilesStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -551,13 +551,13 @@ func TestFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	x := open(t, dir)
 	if _, err := index.Open(dir); !errors.Is(err, index.ErrInUse) {
-		t.Errorf("a second Open gives %v", err)
+		t.Errorf("a second Open returns %v", err)
 	}
 	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := x.Find("org_a", hashOf(1)); err == nil {
-		t.Error("a closed index answers")
+		t.Error("a closed index finds a chunk")
 	}
 	open(t, dir)
 }
@@ -567,12 +567,12 @@ func TestOddNames(t *testing.T) {
 	x := open(t, t.TempDir())
 	for _, org := range []string{"", "..", "a/b", "lock", "A"} {
 		if err := x.Add(org, "p", nil); err == nil {
-			t.Errorf("the organisation %q is taken", org)
+			t.Errorf("the organisation %q is accepted", org)
 		}
 	}
 	for _, pack := range []string{"", "a\x00", string(bytes.Repeat([]byte("a"), 201))} {
 		if err := x.Add("org_a", pack, nil); err == nil {
-			t.Errorf("the pack %q is taken", pack)
+			t.Errorf("the pack %q is accepted", pack)
 		}
 	}
 }
@@ -582,7 +582,7 @@ func BenchmarkAdd20000(b *testing.B) {
 	all := pack{0, 20_000}.chunks()
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
-			binary.BigEndian.PutUint32(all[j].Hash[4:], uint32(i*7919)) // spread by the first four bytes
+			binary.BigEndian.PutUint32(all[j].Hash[4:], uint32(i*7919)) // other hashes each time
 			all[j].Hash[20] = byte(i)
 		}
 		if err := x.Add("org_a", fmt.Sprintf("%08d", i), all); err != nil {
