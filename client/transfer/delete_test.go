@@ -83,7 +83,7 @@ func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 					must(t, os.Remove(filepath.Join(to, path)))
 				}
 			}
-			if name != "folder and all" && name != "below what is" {
+			if name != "folder and all" && name != "in a parent folder" {
 				pull(t, m, to, transfer.PullOptions{Delete: true})
 			}
 		}
