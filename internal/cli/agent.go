@@ -23,11 +23,12 @@ func (a *app) agentPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push [FILE]",
 		Short: "Store a definition as an agent or as its new version",
-		Long: `Push reads a definition, stint.yaml unless FILE says otherwise, and stores it. An
-agent of that name gets a new version, unless the definition is the same as its
-current one; else the agent is created.
+		Long: `Push reads a definition from FILE (default stint.yaml) and stores it. If an agent
+of that name exists, it gets a new version, unless the definition is unchanged;
+otherwise the agent is created.
 
-When 'instructions' names a file beside the definition, the file's text is sent.`,
+If 'instructions' names a file in the folder of the definition, the content of
+that file is sent.`,
 		Args: exactly("[FILE]"),
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the agent, instead of the definition's")

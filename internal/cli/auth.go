@@ -29,13 +29,13 @@ only you can read.
 
 On the server's own machine this works through a socket in the server's data
 folder, which only the folder's owner can open; no password is needed. From
-another machine use a token: make it there with 'stint auth login' and then
+another machine use a token: create it there with 'stint auth login' and then
 'stint token create NAME', put it into STINT_TOKEN here, and the server's address
 into STINT_URL.`,
 		Args: exactly(),
 	}
 	flags := c.Flags()
-	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; default as of 'stint serve')")
+	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; same default as stint serve)")
 	flags.StringVar(&in.Org, "org", "", "organisation; created if it does not exist (default \"default\")")
 	flags.StringVar(&in.Name, "name", "", "name of the token in lists (default \"login\")")
 	flags.StringVar(&expires, "expires", "", "life of the token, such as 12h or 90d; at most 365d (default 90d)")
@@ -88,7 +88,7 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 
 func (a *app) noServer(wanted, socket string) error {
 	if wanted != "" && !isLocal(wanted) {
-		return fmt.Errorf("%s is not on this machine, and its server does not support remote login: on the server's machine log in with 'stint auth login' and make a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
+		return fmt.Errorf("%s is not on this machine, and its server does not support remote login: on the server's machine log in with 'stint auth login' and create a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
 	}
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }
@@ -160,7 +160,7 @@ func (a *app) logout(ctx context.Context) error {
 		return err
 	}
 	if stored.Token == "" {
-		a.note("You were not logged in.")
+		a.note("You are not logged in.")
 		return nil
 	}
 	c, err := a.clientFor(stored.URL, stored.Token, 3)

@@ -20,8 +20,7 @@ func (t volumeCommands) diff() *cobra.Command {
 		Use: "diff NAME FROM [TO [PATH]]", Short: "Show the differences between two versions",
 		Long: `Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
 between two versions, by ID or number. The default of TO is the latest version.
-With --text, and for a PATH alone, it shows the lines that differ, as
-'diff --unified' does.`,
+With --text or a PATH it shows the lines that differ, as 'diff --unified' does.`,
 		Args: exactly("NAME", "FROM", "[TO]", "[PATH]"),
 	}
 	c.Flags().BoolVarP(&text, "text", "p", false, "show the lines that differ")

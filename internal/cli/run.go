@@ -27,7 +27,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	flags.StringArrayVar(&f.vars, "var", nil, "variable K=V for the agent (repeatable)")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "secret K=V for the agent; K alone takes the value of the environment variable K (repeatable)")
 	flags.StringArrayVar(&f.volumes, "volume", nil, "volume N=V: use version V of volume N; N alone the latest (repeatable)")
-	flags.StringVar(&f.artifact, "artifact", "", "artifact N[@V]: start from version V of artifact N and keep the result in it")
+	flags.StringVar(&f.artifact, "artifact", "", "artifact N[@V]: start from version V of artifact N and store the result in it")
 	flags.StringVar(&f.version, "agent-version", "", "version of the agent (default latest)")
 	flags.StringVar(&f.timeout, "timeout", "", "time limit such as 90s or 10m")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "label K=V of the run (repeatable)")
@@ -69,12 +69,12 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use: "continue SESSION PROMPT", Short: "Continue a session after its last run",
-		Long: "Continue starts the next run of a session: with the conversation of its last\nrun, and the latest agent, artifact and volumes.\n" + followText,
+		Long: "Continue starts the next run of a session, with the conversation of its last run\nand the latest agent, artifact, and volumes.\n" + followText,
 		Args: exactly("SESSION", "PROMPT"),
 	}
 	if verb == "resume" {
 		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Start a new session from a checkpoint"
-		c.Long = "Resume starts a run from the state that another left: conversation, agent,\nartifact and volumes as they were. It opens a new session.\n" + followText
+		c.Long = "Resume starts a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time. It starts a new session.\n" + followText
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
 	f.add(c)

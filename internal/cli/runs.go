@@ -257,8 +257,8 @@ func (a *app) runsLogs() *cobra.Command {
 	c := &cobra.Command{Use: "logs RUN", Short: "Print the log of a run: agent, system and network", Args: exactly("RUN")}
 	c.Flags().BoolVar(&native, "native", false, "include lines of the agent's own protocol; --json always includes them")
 	c.Flags().StringVar(&kind, "type", "all", "all, agent, system or network")
-	c.Flags().StringVar(&since, "since", "", "from then on: a time, or a duration ago such as 5m")
-	c.Flags().StringVar(&until, "until", "", "up to then: a time, or a duration ago")
+	c.Flags().StringVar(&since, "since", "", "only entries since: a time, or a duration ago such as 5m")
+	c.Flags().StringVar(&until, "until", "", "only entries until: a time, or a duration ago")
 	c.Flags().BoolVar(&reverse, "desc", false, "newest first")
 	c.Flags().IntVar(&limit, "limit", 0, "maximum number of entries; 0 for all")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {

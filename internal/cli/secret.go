@@ -26,8 +26,8 @@ func (a *app) secretSet() *cobra.Command {
 		Use:   "set NAME [VALUE]",
 		Short: "Store a secret, or replace it",
 		Long: `Set stores a secret that agents of your organisation can use as
-${{ secrets.NAME }}. Without VALUE the value is
-read from the terminal, or from standard input without its last line end:
+${{ secrets.NAME }}. Without VALUE it is read from the terminal, or from standard
+input without its last line end:
 
   stint secret set API_KEY < key.txt
 

@@ -22,13 +22,13 @@ func (a *app) tokenCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print it, once",
-		Long: `Create makes a token for a program or another machine. The token alone goes to
-standard output; it is shown only once and not stored. Use it as STINT_TOKEN.`,
+		Long: `Create creates a token for a program or another machine. Only the token is printed
+on standard output; it is shown only once and not stored. Use it as STINT_TOKEN.`,
 		Args: exactly("[NAME]"),
 	}
 	c.Flags().StringVar(&n.Name, "name", "", "name of the token, instead of the argument")
 	c.Flags().StringVar(&expires, "expires", "", "life of the token, such as 30d; at most 365d (default 90d)")
-	c.Flags().StringSliceVar(&n.Scopes, "scope", nil, "what it may do: "+strings.Join(stint.Scopes, ", ")+" (default: all that you may)")
+	c.Flags().StringSliceVar(&n.Scopes, "scope", nil, "scopes of the token: "+strings.Join(stint.Scopes, ", ")+" (default: all of yours)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			n.Name = args[0]

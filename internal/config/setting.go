@@ -51,7 +51,7 @@ func (c *Config) settings() []Setting {
 		{"egress-rate", "SIZE", "0 (unlimited)", "bytes per second that a run may send, and receive; 64KiB or more", sizeOrZero(&c.EgressRate, 64*stint.KiB)},
 		{"image-registries", "LIST", "all", "allowed registries of images, separated by commas, such as docker.io,registry.example.com:5000", c.setRegistries},
 		{"image-cache", "SIZE", "20GiB", "size of the cache of unpacked images that no run uses", size(&c.ImageCache, 0)},
-		{"database", "URL", "SQLite in the data folder", "postgreSQL database, as postgres://USER@HOST/NAME; pass a password in the environment, not as a flag", checked(&c.Database, checkURL("postgres", "postgresql"))},
+		{"database", "URL", "SQLite in the data folder", "PostgreSQL database, as postgres://USER@HOST/NAME; pass a password in the environment, not as a flag", checked(&c.Database, checkURL("postgres", "postgresql"))},
 		{"storage", "DIR|URL", "a folder in the data folder", "storage of files: a folder, or a bucket as s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL] with credentials from the environment, the credentials file, or the machine's role", checked(&c.Storage, checkStorage)},
 		{"encrypt-storage", "MODE", "off", "encrypt new files at rest (home folders always are): off, on, strict (unencrypted files are also not read)", checked(&c.EncryptStorage, oneOf(EncryptOff, EncryptOn, EncryptStrict))},
 		{"capacity", "N", "64", "limit of simultaneous runs on this machine, 1 to 100000; further runs wait", whole(&c.Capacity, 1, 100_000)},
