@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
 )
@@ -110,6 +112,26 @@ func TestDefaults(t *testing.T) {
 	d, err = definition.Parse([]byte(`{"framework":"shell","timeout":"90s","artifact":{"path":"/work/out"},"resources":{"cpu":0.5,"memory":"512MiB","pids":64},"limits":{"outputBytes":1048576}}`))
 	if err != nil || definition.Timeout(d) != 90*time.Second || d.ArtifactPath() != "/work/out" || d.Resources.Memory != 512<<20 || d.Limits.OutputBytes != 1<<20 {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func TestAllReferences(t *testing.T) {
+	t.Parallel()
+	d, err := definition.Parse([]byte(`{"framework":"assistant",
+		"environment":{"B":"${{ vars.X }} and ${{secrets.Y}}","A":"${{ vars.W }}"},
+		"volumes":{"data-${{ vars.X }}":{"version":"${{ vars.V }}"}},
+		"mcpServers":{"docs":{"url":"https://docs.example.com","headers":{"X-Key":"${{ secrets.Y }}${{ secrets.H }}"}}},
+		"secrets":{"BROKERED":{"hosts":["api.example.com"]}},
+		"provider":{"type":"anthropic","apiKey":{"secret":"KEY"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []definition.Reference{
+		{Source: "vars", Name: "W"}, {Source: "vars", Name: "X"}, {Source: "secrets", Name: "Y"}, {Source: "vars", Name: "V"},
+		{Source: "secrets", Name: "H"}, {Source: "secrets", Name: "BROKERED"}, {Source: "secrets", Name: "KEY"},
+	}
+	if diff := cmp.Diff(want, definition.AllReferences(d)); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
 	}
 }
 
