@@ -42,7 +42,7 @@ test: ## Everything that must pass before a commit lands (25 minutes on two core
 	@RAPID_CHECKS=100 $(MAKE) --no-print-directory soak SOAK=2m SEED=1
 
 # These packages measure, or use up processors, memory, and processes, and run one at a time.
-alone := ./e2e/agents ./e2e/hostile ./e2e/service ./cmd/stint-bench ./internal/sandbox/gvisor/... ./internal/sandbox/namespace
+alone := ./e2e/agents ./e2e/hostile ./e2e/service ./cmd/stint-bench/... ./internal/sandbox/gvisor/... ./internal/sandbox/namespace
 # These packages test other processes or SQLite's own code, so the race detector would find nothing. Their
 # callers are tested with it (store/groupcommit, http/api, runs, worker).
 unraced := ./cmd/stint ./e2e ./e2e/compatibility ./e2e/contract ./e2e/download ./e2e/egress ./internal/store/sqlite

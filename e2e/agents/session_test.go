@@ -21,11 +21,11 @@ func continuedConversation(w *tenant) {
 	first := w.run(stint.NewRun{Agent: "talker", Prompt: "first-word. [[run: echo one > one.txt]]"})
 	second := w.run(stint.NewRun{SessionID: first.SessionID, Prompt: "second-word. [[run: cat one.txt]]"})
 	if second.SessionID != first.SessionID {
-		w.Errorf("the second run is of session %s, the first of %s", second.SessionID, first.SessionID)
+		w.Errorf("the second run belongs to session %s, the first to %s", second.SessionID, first.SessionID)
 	}
 	w.checkCalls("second-word", "first-word", "second-word")
 	if text := w.transcript(second.ID); !strings.Contains(text, "\none\n") || !strings.Contains(text, "user_turns=2") {
-		w.Errorf("the second run does not know the first; %s", w.story(second.ID))
+		w.Errorf("the second run does not continue the first; %s", w.story(second.ID))
 	}
 
 	// All start from the first checkpoint at the same time.
@@ -48,7 +48,7 @@ func continuedConversation(w *tenant) {
 	}
 	third := w.run(stint.NewRun{SessionID: first.SessionID, Prompt: "third-word."})
 	if third.SessionID != first.SessionID {
-		w.Errorf("the third run is of another session")
+		w.Errorf("the third run belongs to another session")
 	}
 	w.checkCalls("third-word", "first-word", "second-word", "third-word")
 }
@@ -57,11 +57,11 @@ func continuedConversation(w *tenant) {
 // time after the given messages.
 func (w *tenant) checkCalls(mark string, messages ...string) {
 	w.Helper()
-	asked := w.callsWith(mark)
-	if len(asked) == 0 {
+	calls := w.callsWith(mark)
+	if len(calls) == 0 {
 		w.Errorf("the model was not called with %q", mark)
 	}
-	for _, r := range asked {
+	for _, r := range calls {
 		var got []string
 		for i, text := range r.Users {
 			if i < len(messages) && strings.Contains(text, messages[i]) {
@@ -79,18 +79,18 @@ func (w *tenant) checkCalls(mark string, messages ...string) {
 // process and that its conversation can be continued.
 func cancelledTool(w *tenant) {
 	w.agent("sleeper", nil)
-	nap := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
-	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + nap + "]]"})
+	sleepCommand := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
+	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + sleepCommand + "]]"})
 	w.item(r.ID, func(o stint.OutputData) bool { return o.Item != nil && o.Item.Kind == stint.ItemToolCall })
-	w.waitUntil("the tool sleeps", func() bool {
-		return slices.ContainsFunc(processes(nap), func(line string) bool { return strings.HasPrefix(line, nap) }) // not its shell
+	w.waitUntil("the tool call", func() bool {
+		return slices.ContainsFunc(processes(sleepCommand), func(line string) bool { return strings.HasPrefix(line, sleepCommand) }) // not its shell
 	})
 	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
 	installation.Check(w, err)
 	if r = w.ended(r.ID); r.Status != stint.Cancelled || installation.Value(r.StatusReason) != stint.ReasonCancelled {
 		w.Fatalf("the run is %s (%s); %s", r.Status, installation.Value(r.StatusReason), w.story(r.ID))
 	}
-	w.waitUntil("no process is left", func() bool { return len(processes(nap)) == 0 })
+	w.waitUntil("the end of the processes", func() bool { return len(processes(sleepCommand)) == 0 })
 	w.waitUntil("the checkpoint of the cancelled run", func() bool {
 		r, err = w.client.Runs.Get(w.Context(), r.ID)
 		installation.Check(w, err)
@@ -106,8 +106,8 @@ func cancelledTool(w *tenant) {
 
 // killedProgram checks that the conversation of a killed program can be continued.
 func killedProgram(w *tenant) {
-	w.agent("martyr", nil)
-	r := w.ended(w.create(stint.NewRun{Agent: "martyr", Prompt: "last-word. [[run: echo alive > a; kill -9 $PPID; sleep 9]]"}).ID)
+	w.agent("killed", nil)
+	r := w.ended(w.create(stint.NewRun{Agent: "killed", Prompt: "last-word. [[run: echo alive > a; kill -9 $PPID; sleep 9]]"}).ID)
 	if r.Status != stint.Failed {
 		w.Fatalf("a run whose program is killed is %s; %s", r.Status, w.story(r.ID))
 	}

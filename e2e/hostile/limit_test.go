@@ -78,7 +78,8 @@ print("survived")`)}).ID)
 // reaching a limit takes long.
 const late = "150s"
 
-// disk writes to the file f of the program open and waits.
+// disk executes the Python statement open, which opens the file f, writes to f, and
+// waits.
 func disk(w *tenant, open string) {
 	w.agent("small", small)
 	w.withOther(func() {
@@ -132,7 +133,7 @@ end=$((SECONDS+10))
 bomb() { [ $SECONDS -gt $end ] && return; bomb 2>/dev/null | bomb 2>/dev/null & }
 bomb; bomb; sleep ` + leftBehind}).ID)
 		if r.Status == stint.Completed {
-			w.Errorf("the bomb ended %s", r.Status)
+			w.Errorf("the run of the fork bomb is %s", r.Status)
 		}
 	})
 }
@@ -186,5 +187,5 @@ func ignoreSignals(w *tenant) {
 	if got.Status != stint.Cancelled {
 		w.Errorf("the response to the cancel has the status %s", got.Status)
 	}
-	w.host.waitUntil(w.T, "the end of the deaf", func() bool { return len(withCommand(leftBehind, "deaf")) == 0 })
+	w.host.waitUntil(w.T, "the end of the process", func() bool { return len(withCommand(leftBehind, "deaf")) == 0 })
 }

@@ -26,7 +26,7 @@ func TestHostile(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			h := serve(t, isolation)
 			t.Run("attacks", func(t *testing.T) {
-				for _, group := range [][]attack{limitAttacks, escapeAttacks, traceAttacks, secretAttacks} {
+				for _, group := range [][]attack{limitAttacks, escapeAttacks, outputAttacks, secretAttacks} {
 					for _, a := range group {
 						t.Run(a.name, func(t *testing.T) {
 							t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// traceAttacks attack the readers of an agent's files, log lines, and events.
-var traceAttacks = []attack{
+// outputAttacks attack the readers of an agent's files, log lines, and events.
+var outputAttacks = []attack{
 	{"artifact with unusual files", unusualFiles},
 	{"tree deeper than any path", endlessPath},
 	{"files that change while they are stored", swappedLinks},
@@ -32,7 +32,7 @@ var traceAttacks = []attack{
 // oddNames are file names that many programs handle wrongly, in Python syntax.
 var oddNames = []string{"new\nline", "-rf", "--", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "`id`", "'\"", `a\b`, "\u202eexe.gpj", "\xff\xfe", strings.Repeat("n", 255), "%2e%2e%2f", ".hidden"}
 
-const trapProgram = `
+const unusualFilesProgram = `
 import os, socket
 def attempt(f, *a):
     try: f(*a)
@@ -63,8 +63,8 @@ func unusualFiles(w *tenant) {
 		}
 		names += "',"
 	}
-	r := w.run(stint.NewRun{Prompt: python(trapProgram), ArtifactName: "traps", Variables: map[string]string{"NAMES": names + "]"}})
-	entries := w.download("traps", installation.Value(r.ArtifactVersion))
+	r := w.run(stint.NewRun{Prompt: python(unusualFilesProgram), ArtifactName: "unusual", Variables: map[string]string{"NAMES": names + "]"}})
+	entries := w.download("unusual", installation.Value(r.ArtifactVersion))
 	for _, name := range oddNames {
 		if e, ok := entries[name]; !ok || e.text != name {
 			w.Errorf("the file %q was returned as %+v", name, e)
@@ -86,11 +86,11 @@ func unusualFiles(w *tenant) {
 	if e := entries["sparse"]; e.Size != 1<<24 {
 		w.Errorf("the sparse file was returned with %d bytes", e.Size)
 	}
-	out := w.run(stint.NewRun{Prompt: "cat absolute up proc/etc/shadow 2> /dev/null; ls -A | wc -l; readlink absolute; echo more > more", ArtifactName: "traps"})
+	out := w.run(stint.NewRun{Prompt: "cat absolute up proc/etc/shadow 2> /dev/null; ls -A | wc -l; readlink absolute; echo more > more", ArtifactName: "unusual"})
 	if got := w.output(out.ID); strings.Contains(got, "root:") || !strings.Contains(got, "/etc/shadow\n") {
 		w.Errorf("the next run sees %q", got)
 	}
-	if n := len(w.download("traps", installation.Value(out.ArtifactVersion))); n != len(entries)+1 {
+	if n := len(w.download("unusual", installation.Value(out.ArtifactVersion))); n != len(entries)+1 {
 		w.Errorf("the next version has %d entries, this one %d", n, len(entries))
 	}
 }
@@ -173,14 +173,14 @@ print("done")`)}).ID)
 
 // swappedLinks leaves a process that replaces files by links while they are stored.
 func swappedLinks(w *tenant) {
-	r := w.ended(w.create(stint.NewRun{ArtifactName: "restless", Prompt: `
+	r := w.ended(w.create(stint.NewRun{ArtifactName: "swapped", Prompt: `
 mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $i > d/$i; done
 (trap '' TERM HUP; setsid bash -c 'trap "" TERM HUP; while :; do mv -T d t; mv -T l d; mv -T t l; mv -T d t; mv -T l d; mv -T t l; done' > /dev/null 2>&1 &)
 sleep 0.1; echo done`}).ID)
 	if r.Status != stint.Completed {
 		w.Fatalf("the run is %s: %s", r.Status, installation.Value(r.Error))
 	}
-	for name, e := range w.download("restless", installation.Value(r.ArtifactVersion)) {
+	for name, e := range w.download("swapped", installation.Value(r.ArtifactVersion)) {
 		if strings.Contains(e.text, "root:") {
 			w.Errorf("%s contains the target of a link", name)
 		}
@@ -250,7 +250,7 @@ func forgedEvents(w *tenant) {
 		streamed = append(streamed, e)
 	}
 	journal := w.journal(r.ID)
-	if diff := cmp.Diff(kinds(journal), kinds(streamed)); diff != "" {
+	if diff := cmp.Diff(typesAndData(journal), typesAndData(streamed)); diff != "" {
 		w.Errorf("events (-journal +stream):\n%s", diff)
 	}
 	if got := w.output(r.ID); got != forged+"end\n" {
@@ -258,7 +258,7 @@ func forgedEvents(w *tenant) {
 	}
 }
 
-func kinds(events []stint.Event) (all []string) {
+func typesAndData(events []stint.Event) (all []string) {
 	for _, e := range events {
 		all = append(all, string(e.Type)+" "+string(e.Data))
 	}
@@ -292,7 +292,7 @@ func forgedTimes(w *tenant) {
 		Variables: map[string]string{"TZ": "Pacific/Kiritimati", "LANG": "ar_EG.UTF-8"}, ArtifactName: "times",
 	})
 	if out := w.output(r.ID); strings.Contains(out, "ESCAPED") || !strings.Contains(out, "end") {
-		w.Errorf("it wrote %q", out)
+		w.Errorf("the output is %q", out)
 	}
 	for _, e := range w.logs(r.ID, "") {
 		w.checkEntry(r, e)

@@ -97,7 +97,7 @@ func TestFullDisk(t *testing.T) {
 	shell(t, dir, "head -c 3000000 /dev/urandom >fits")
 	_, err = transfer.Push(t.Context(), remote, dir, transfer.PushOptions{})
 	installation.Check(t, err)
-	want := look(t, dir)
+	want := readTree(t, dir)
 	large := make([]byte, 20_000_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
 	_, _, err = c.Volumes.Push(apitest.AllowFailure(t.Context()), tree.ID, packed(t, map[string]string{"large": string(large)}), &client.PushOptions{ContentType: "application/x-tar"})
@@ -108,7 +108,7 @@ func TestFullDisk(t *testing.T) {
 	to := t.TempDir()
 	_, err = transfer.Pull(t.Context(), remote, to, transfer.PullOptions{})
 	installation.Check(t, err)
-	if got := look(t, to); len(got) != 1 || got["./fits"] != want["./fits"] {
+	if got := readTree(t, to); len(got) != 1 || got["./fits"] != want["./fits"] {
 		t.Errorf("the earlier content is %q, want %q", got, want)
 	}
 }

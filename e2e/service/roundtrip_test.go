@@ -31,7 +31,8 @@ const printTree = `{ find . -mindepth 1 -printf '%p\0%m\0%T@\0%y\0%l\0'; printf 
 // printTree.
 type tree map[string][5]string
 
-func seen(t *testing.T, printed string) tree {
+// parseTree parses the output of printTree.
+func parseTree(t *testing.T, printed string) tree {
 	t.Helper()
 	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(strings.TrimSpace(printed), "\n", ""))
 	if err != nil {
@@ -52,9 +53,10 @@ func seen(t *testing.T, printed string) tree {
 	return s
 }
 
-func look(t *testing.T, dir string) tree {
+// readTree returns the tree below dir.
+func readTree(t *testing.T, dir string) tree {
 	t.Helper()
-	return seen(t, shell(t, dir, printTree))
+	return parseTree(t, shell(t, dir, printTree))
 }
 
 func shell(t *testing.T, dir, script string) string {
@@ -80,7 +82,7 @@ func (s tree) inSeconds() tree {
 	return s
 }
 
-var strangeNames = []string{
+var oddNames = []string{
 	"a", "b", "c.txt", "Makefile", "new\nline", "-rf", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "'\"", `a\b`, "\u202eexe.gpj",
 	"\xff\xfe", "%2e%2e", ".hidden", "*", "é", "e\u0301", strings.Repeat("n", 120), "~", "#",
 }
@@ -102,15 +104,15 @@ func (c *changer) script(n int) string {
 	return b.String()
 }
 
-func (c *changer) old() string {
+func (c *changer) existingPath() string {
 	if len(c.paths) == 0 {
 		return quoted("./none")
 	}
 	return quoted(c.paths[c.IntN(len(c.paths))])
 }
 
-// fresh returns a path below a path that may be a folder.
-func (c *changer) fresh() string {
+// newPath returns a path below a path that may be a folder.
+func (c *changer) newPath() string {
 	dir := "."
 	if len(c.paths) > 0 && c.IntN(3) > 0 {
 		dir = c.paths[c.IntN(len(c.paths))]
@@ -118,7 +120,7 @@ func (c *changer) fresh() string {
 	if strings.Count(dir, "/") > 4 || len(dir) > 600 {
 		dir = "."
 	}
-	p := "./" + path.Join(dir, strangeNames[c.IntN(len(strangeNames))])
+	p := "./" + path.Join(dir, oddNames[c.IntN(len(oddNames))])
 	c.paths = append(c.paths, p)
 	return quoted(p)
 }
@@ -131,31 +133,31 @@ func (c *changer) change() string {
 	mode := []string{"644", "600", "755", "700", "751"}[c.IntN(5)]
 	switch c.IntN(14) {
 	case 0:
-		return "mv -T " + c.old() + " " + c.fresh()
+		return "mv -T " + c.existingPath() + " " + c.newPath()
 	case 1:
-		return "rm -rf " + c.old()
+		return "rm -rf " + c.existingPath()
 	case 2:
-		return "printf more >>" + c.old()
+		return "printf more >>" + c.existingPath()
 	case 3, 4:
-		p := c.fresh()
+		p := c.newPath()
 		return fmt.Sprintf("printf %%s-%d%04d %s >%s; %s", c.IntN(9), c.IntN(9999), p, p, chmod(mode, p))
 	case 5:
-		return fmt.Sprintf("head -c %d /dev/urandom >%s", c.IntN(9000), c.fresh())
+		return fmt.Sprintf("head -c %d /dev/urandom >%s", c.IntN(9000), c.newPath())
 	case 6:
-		return chmod(mode, c.old())
+		return chmod(mode, c.existingPath())
 	case 7:
-		return "touch -h -d " + c.time() + " " + c.old()
+		return "touch -h -d " + c.time() + " " + c.existingPath()
 	case 8:
-		return "ln -sfn " + c.old() + " " + c.fresh()
+		return "ln -sfn " + c.existingPath() + " " + c.newPath()
 	case 9, 10:
-		p := c.fresh()
+		p := c.newPath()
 		return "mkdir -p " + p + "; " + chmod(mode, p)
 	case 11:
-		return "cp -aT " + c.old() + " " + c.fresh()
+		return "cp -aT " + c.existingPath() + " " + c.newPath()
 	case 12:
-		return "true >" + c.fresh()
+		return "true >" + c.newPath()
 	default: // other content with the same length and time
-		p := c.old()
+		p := c.existingPath()
 		return fmt.Sprintf(`if test -s %s -a -f %s; then touch -r %s /tmp/time.$$; printf %d | dd of=%s conv=notrunc; touch -r /tmp/time.$$ %s; fi`, p, p, p, c.IntN(9), p, p)
 	}
 }
@@ -233,7 +235,7 @@ func (w *roundTrip) remote(version string) transfer.ClientRemote {
 func (w *roundTrip) push(n int, more string) {
 	w.Helper()
 	shell(w.T, w.dir, w.script(n, more))
-	w.want = look(w.T, w.dir)
+	w.want = readTree(w.T, w.dir)
 	_, err := transfer.Push(w.Context(), w.remote(""), w.dir, transfer.PushOptions{Cache: filepath.Join(w.caches, "cache")})
 	installation.Check(w.T, err)
 	w.same("download after a push", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
@@ -248,8 +250,8 @@ func (w *roundTrip) run(n int, more string) {
 		w.Fatalf("the run is %s: %v", r.Status, *r.Error)
 	}
 	before, after, _ := strings.Cut(output(w.T, w.c, r.ID), "#\n")
-	w.same("before the run", seen(w.T, before), w.want)
-	w.want = seen(w.T, after)
+	w.same("before the run", parseTree(w.T, before), w.want)
+	w.want = parseTree(w.T, after)
 	empty := w.TempDir()
 	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // w.dir contains the older version
 		if cache != "" {
@@ -257,7 +259,7 @@ func (w *roundTrip) run(n int, more string) {
 		}
 		_, err := transfer.Pull(w.Context(), w.remote(""), dir, transfer.PullOptions{Delete: true, Cache: cache})
 		installation.Check(w.T, err)
-		w.same("pull", look(w.T, dir), w.want)
+		w.same("pull", readTree(w.T, dir), w.want)
 	}
 	w.same("tar.gz", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
 	w.same("tar", w.listed("tar", tarReader), w.want)
@@ -289,7 +291,7 @@ func (w *roundTrip) unpacked(format, program string) tree {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		w.Fatalf("%s: %v\n%s", program, err, out)
 	}
-	return look(w.T, dir)
+	return readTree(w.T, dir)
 }
 
 // Python programs that print a tar or a zip like printTree.
@@ -332,7 +334,7 @@ func (w *roundTrip) listed(format, program string) tree {
 	if err != nil {
 		w.Fatalf("python3: %v\n%s", err, out)
 	}
-	return seen(w.T, string(out))
+	return parseTree(w.T, string(out))
 }
 
 // output returns the output of a run.
