@@ -56,7 +56,7 @@ func TestAPIAlias(t *testing.T) {
 		}
 		_, _, err := b.get("http://api.stint.internal/mcp?cut")
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("an answer that is given up ends with %v", err)
+			t.Errorf("an aborted response ends with %v", err)
 		}
 		<-seen
 	}

@@ -60,10 +60,10 @@ func TestClientSendsFirst(t *testing.T) {
 			}
 			_ = c.(*net.TCPConn).CloseWrite()
 			if got := readAll(t, c); got != opening+"bye" {
-				t.Errorf("%s: %q gives %q", mode, opening, got)
+				t.Errorf("%s: %q returns %q", mode, opening, got)
 			}
 		}
-		// A line without an end is passed on after a while where it may be anything.
+		// In mode public, a line without an end is forwarded after a moment.
 		if mode == policy.Public {
 			c := b.dial("db.example", 5432)
 			if _, err := c.Write([]byte("help")); err != nil {
@@ -196,7 +196,7 @@ func TestRefusalsDoNotHideOtherEntries(t *testing.T) {
 		}
 	}
 	if denied != 1000 || suppressed != 500 {
-		t.Errorf("%d told, %d suppressed", denied, suppressed)
+		t.Errorf("%d logged, %d suppressed", denied, suppressed)
 	}
 }
 
@@ -225,27 +225,27 @@ func TestLogIsBounded(t *testing.T) {
 			return e.Action == log.Suppressed && e.Rule == action && strings.Contains(e.Error, "only counted")
 		}
 	}
-	b.await("that no more is told of what is let through", full(log.Allow))
+	b.await("that the limit of allowed connections is reached", full(log.Allow))
 	deny()
 	b.await("of a refusal", func(e log.Entry) bool { return e.Action == log.Deny })
 	for range 14 {
 		deny()
 	}
-	b.await("that no more is told of what is refused", full(log.Deny))
+	b.await("that the limit of refused connections is reached", full(log.Deny))
 	b.uplink.Close()
-	told, counted := map[string]int{}, map[string]int64{}
+	logged, counted := map[string]int{}, map[string]int64{}
 	entries := b.all()
 	for _, e := range entries {
-		told[e.Action]++
+		logged[e.Action]++
 		if e.Action == log.Suppressed {
 			counted[e.Rule] += e.Count
 		}
 	}
-	if told[log.Allow] != 30 || counted[log.Allow] < 10 || told[log.Deny] != 10 || counted[log.Deny] != 5 {
-		t.Errorf("told %v, counted %v", told, counted)
+	if logged[log.Allow] != 30 || counted[log.Allow] < 10 || logged[log.Deny] != 10 || counted[log.Deny] != 5 {
+		t.Errorf("logged %v, counted %v", logged, counted)
 	}
-	if told[log.Suppressed] > 4 {
-		t.Errorf("what is left out is told %d times", told[log.Suppressed])
+	if logged[log.Suppressed] > 4 {
+		t.Errorf("suppressed entries are reported %d times", logged[log.Suppressed])
 	}
 }
 
@@ -262,7 +262,7 @@ func TestLongConnectionIsLoggedAtStart(t *testing.T) {
 	var c net.Conn
 	var open log.Entry
 	for id := int64(1); id <= 5 && open.Address == ""; id++ { // where it leads is not known yet if that takes too long
-		c = b.speak(pinned + ":9")
+		c = b.connectSending(pinned + ":9")
 		if _, err := c.Write([]byte("\x00")); err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestCloseWhileBusy(t *testing.T) {
 		}
 		b.dial("silent.example", 9) // neither side sends bytes
 		half := b.dial("silent.example", 443)
-		if _, err := half.Write([]byte{22, 3, 1}); err != nil { // and one is not finished
+		if _, err := half.Write([]byte{22, 3, 1}); err != nil { // an incomplete ClientHello
 			t.Fatal(err)
 		}
 		web := b.dial("silent.example", 9)
@@ -313,14 +313,14 @@ func TestCloseWhileBusy(t *testing.T) {
 	}
 	b.uplink.Close()
 	b.uplink.Close()
-	told := 0
+	logged := 0
 	for _, e := range b.all() {
 		if !e.Open && e.Port == 9 && e.Host == "busy.example" && e.Error == "ended with the run" && e.ResponseBytes > 0 {
-			told++
+			logged++
 		}
 	}
-	if told != 4 {
-		t.Errorf("%d of 4 ends told: %+v", told, b.all())
+	if logged != 4 {
+		t.Errorf("%d of 4 ends are logged: %+v", logged, b.all())
 	}
 	if _, err := b.pair(netip.MustParseAddrPort(site + ":9")); err == nil {
 		t.Error("the listener still accepts")
@@ -333,7 +333,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	w.serve(t, echo, site+":9")
 	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // too short for anything to flow
 		b := w.open(t, options{config: func(c *egress.Config) { c.IdleTimeout = idle }})
-		c := b.speak(site + ":9")
+		c := b.connectSending(site + ":9")
 		if _, err := c.Write([]byte{0}); err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +388,7 @@ func TestBlockingRecordDoesNotDelay(t *testing.T) {
 		}
 	}
 	if ends != 50 {
-		t.Errorf("%d ends told", ends)
+		t.Errorf("%d ends are logged", ends)
 	}
 }
 

@@ -184,13 +184,13 @@ func TestDNSMalformed(t *testing.T) {
 		q    []byte
 		code dnsmessage.RCode
 	}{
-		"another opcode":       {edit(2, 0x29), dnsmessage.RCodeNotImplemented},
-		"no question":          {edit(4, 0, 0)[:12], dnsmessage.RCodeFormatError},
-		"two questions":        {edit(4, 0, 2), dnsmessage.RCodeFormatError},
-		"cut short":            {good[:20], dnsmessage.RCodeFormatError},
-		"a pointer to itself":  {edit(12, 0xc0, 12), dnsmessage.RCodeFormatError},
-		"answers that are not": {edit(6, 0, 9), dnsmessage.RCodeFormatError},
-		"another class":        {edit(len(good)-2, 0, 3), dnsmessage.RCodeNameError},
+		"another opcode":      {edit(2, 0x29), dnsmessage.RCodeNotImplemented},
+		"no question":         {edit(4, 0, 0)[:12], dnsmessage.RCodeFormatError},
+		"two questions":       {edit(4, 0, 2), dnsmessage.RCodeFormatError},
+		"cut short":           {good[:20], dnsmessage.RCodeFormatError},
+		"a pointer to itself": {edit(12, 0xc0, 12), dnsmessage.RCodeFormatError},
+		"missing answers":     {edit(6, 0, 9), dnsmessage.RCodeFormatError},
+		"another class":       {edit(len(good)-2, 0, 3), dnsmessage.RCodeNameError},
 	} {
 		if m := b.send(c.q); m.RCode != c.code || m.ID != 4711 {
 			t.Errorf("%s: %+v", what, m.Header)

@@ -70,13 +70,13 @@ func TestProxyConnect(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a server that speaks first", func(t *testing.T) {
+	t.Run("a server that sends bytes first", func(t *testing.T) {
 		_, _, _, in := connect("CONNECT shop.example:25", "")
 		if line, err := in.ReadString('\n'); err != nil || line != "220 hello\r\n" {
 			t.Errorf("%q, %v", line, err)
 		}
 	})
-	t.Run("what is sent along", func(t *testing.T) {
+	t.Run("bytes behind the request", func(t *testing.T) {
 		_, _, _, in := connect("CONNECT shop.example:80", "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 		if r, err := http.ReadResponse(in, nil); err != nil || r.StatusCode != 200 {
 			t.Errorf("%v, %v", r, err)
@@ -106,9 +106,9 @@ func TestProxyConnect(t *testing.T) {
 		} {
 			// The second request must not be forwarded.
 			status, body, c, _ := connect(line, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n")
-			wantStatus, says, _ := strings.Cut(want, " ")
-			if fmt.Sprint(status) != wantStatus || !strings.Contains(body, says) || strings.Contains(body, "HTTP/1.1") {
-				t.Errorf("%s gives %d %q, want %s", line, status, body, want)
+			wantStatus, message, _ := strings.Cut(want, " ")
+			if fmt.Sprint(status) != wantStatus || !strings.Contains(body, message) || strings.Contains(body, "HTTP/1.1") {
+				t.Errorf("%s returns %d %q, want %s", line, status, body, want)
 			}
 			c.Close()
 		}
@@ -164,7 +164,7 @@ func TestProxyRequests(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		r.Body.Close()
 		if r.StatusCode != want {
-			t.Errorf("%s gives %d, want %d", target, r.StatusCode, want)
+			t.Errorf("%s returns %d, want %d", target, r.StatusCode, want)
 		}
 	}
 	b.await("of the request", func(e log.Entry) bool { return e.URL == "http://shop.example/x" && e.Status == 200 })

@@ -41,10 +41,10 @@ func (i *interfaces) read() (all []net.Addr, err error) {
 	return all, i.err
 }
 
-// A server on the worker is not part of the internet, whatever its address.
+// A server on the worker is not part of the internet, under any of its addresses.
 func TestWorkerAddresses(t *testing.T) {
 	t.Parallel()
-	const says = "worker's address"
+	const message = "worker's address"
 	for _, c := range []struct {
 		mode    policy.Mode
 		allow   string
@@ -52,18 +52,18 @@ func TestWorkerAddresses(t *testing.T) {
 		reaches bool
 		rule    string
 	}{
-		{policy.Public, "", site + ":7", false, says},
+		{policy.Public, "", site + ":7", false, message},
 		{policy.Public, "", "93.184.216.35:7", true, "public"}, // a neighbour
-		{policy.Public, "", "[2606:2800:220:1::1]:7", false, says},
-		{policy.Public, "", "[2002:5db8:d822::]:7", false, says},
-		{policy.Public, "", "me.example=" + site + ":7", false, says},
-		{policy.Restricted, "me.example", "me.example=" + site + ":7", false, says},
+		{policy.Public, "", "[2606:2800:220:1::1]:7", false, message},
+		{policy.Public, "", "[2002:5db8:d822::]:7", false, message},
+		{policy.Public, "", "me.example=" + site + ":7", false, message},
+		{policy.Restricted, "me.example", "me.example=" + site + ":7", false, message},
 		{policy.Restricted, "me.example " + site + ":7", "me.example=" + site + ":7", true, "allow " + site + ":7"},
-		{policy.Public, site, site + ":7", false, says},
-		{policy.Public, site + ":8", site + ":7", false, says},
-		{policy.Public, "93.184.216.0/24:7", site + ":7", false, says},
+		{policy.Public, site, site + ":7", false, message},
+		{policy.Public, site + ":8", site + ":7", false, message},
+		{policy.Public, "93.184.216.0/24:7", site + ":7", false, message},
 		{policy.Public, site + ":7", site + ":7", true, "allow " + site + ":7"},
-		{policy.Public, "10.0.0.0/8", "10.1.2.3:7", false, says},
+		{policy.Public, "10.0.0.0/8", "10.1.2.3:7", false, message},
 		{policy.Public, "10.1.2.3:7", "10.1.2.3:7", true, "allow 10.1.2.3:7"},
 		{policy.Public, "10.0.0.0/8", "10.1.2.4:7", true, "allow 10.0.0.0/8"},
 		{policy.Public, "127.0.0.1:7", "127.0.0.1:7", true, "allow 127.0.0.1:7"},

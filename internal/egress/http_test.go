@@ -209,7 +209,7 @@ func TestRedirectsAreNewConnections(t *testing.T) {
 	} {
 		status, _, err := b.get("http://shop.example/?to=" + url.QueryEscape(to))
 		if err == nil && status != 403 {
-			t.Errorf("the redirect to %s gives %d", to, status)
+			t.Errorf("the redirect to %s returns %d", to, status)
 		}
 		b.denied(rule)
 	}
@@ -229,7 +229,7 @@ func TestHostOfAddresses(t *testing.T) {
 	b := w.open(t, options{allow: []string{"10.0.0.1"}})
 	for _, c := range []struct{ target, host, want string }{
 		{site, site, "at the address for " + site},
-		{site, "named.example", "at the name for named.example"}, // what is logged is where it goes
+		{site, "named.example", "at the name for named.example"}, // the log contains the destination
 		{"10.0.0.1", "named.example", "at the address for named.example"},
 		{"10.0.0.1", "no.such.example", "at the address for no.such.example"},
 		{"10.0.0.1", "host.stint.internal", "403"},
@@ -244,7 +244,7 @@ func TestHostOfAddresses(t *testing.T) {
 		}
 		body, _ := io.ReadAll(r.Body)
 		if got := string(body); got != c.want && fmt.Sprint(r.StatusCode) != c.want {
-			t.Errorf("%s for %s gives %d %s", c.target, c.host, r.StatusCode, got)
+			t.Errorf("%s for %s returns %d %s", c.target, c.host, r.StatusCode, got)
 		}
 	}
 }
@@ -282,9 +282,9 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 			r.Secrets = []policy.Secret{{Name: "KEY", Placeholder: "stint-placeholder-1", Value: "opensesame", Hosts: []string{"api.example"}}}
 		},
 	})
-	get := func(host string, believe *x509.CertPool) (string, error) {
+	get := func(host string, roots *x509.CertPool) (string, error) {
 		tr := b.transport()
-		tr.TLSClientConfig = &tls.Config{RootCAs: believe}
+		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
 		r, err := http.NewRequest("GET", "https://"+host+"/v1", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +315,7 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 		return e.Host == "plain.example" && e.Protocol == "tls" && e.Method == ""
 	})
 	if _, err := get("api.example", roots); err == nil {
-		t.Error("a client that does not trust us is served")
+		t.Error("a client that does not trust the authority has a response")
 	}
 	b.await("of the failure", func(e log.Entry) bool { return e.Host == "api.example" && e.Error != "" })
 }

@@ -99,7 +99,7 @@ func TestModelRefusesOtherPaths(t *testing.T) {
 	for _, c := range []struct {
 		kind, method, path, upgrade string
 		status                      int
-		says                        string
+		message                     string
 	}{
 		{"anthropic", "HEAD", "/", "", 200, ""},
 		{"anthropic", "HEAD", "/api/hello", "", 200, ""},
@@ -127,7 +127,7 @@ func TestModelRefusesOtherPaths(t *testing.T) {
 			}
 			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: model.stint.internal\r\n%s\r\n%s / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", c.method, c.path, upgrade, c.method)
 			got := readAll(t, conn)
-			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", c.status)) || !strings.Contains(got, c.says) {
+			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", c.status)) || !strings.Contains(got, c.message) {
 				t.Errorf("got %s", got)
 			}
 			if !strings.Contains(got, "HTTP/1.1 403 ") {
@@ -149,9 +149,9 @@ func TestModelAddressesFollowPolicy(t *testing.T) {
 	w.name("broken.test", "!")
 	w.name("closed.test", "198.41.0.4")
 	for _, c := range []struct {
-		base, allow string
-		status      int
-		rule, says  string
+		base, allow   string
+		status        int
+		rule, message string
 	}{
 		{"http://inner.test", "", 403, "private address", "network.allow"},
 		{"http://inner.test", "inner.test", 403, "private address", "network.allow"},
@@ -180,7 +180,7 @@ func TestModelAddressesFollowPolicy(t *testing.T) {
 				count := newUsageRecorder()
 				b := w.open(t, options{mode: mode, allow: allow, run: func(r *egress.RunConfig) { r.Model = count.model(stint.ProviderAnthropic, c.base) }})
 				status, body, h := b.post(messages, "{}")
-				if status != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "127.0.0.1:1") && !strings.Contains(c.base, "127") {
+				if status != c.status || !strings.Contains(body, c.message) || strings.Contains(body, "127.0.0.1:1") && !strings.Contains(c.base, "127") {
 					t.Errorf("in mode %s: %d %s", mode, status, body)
 				}
 				if (h.Get("X-Should-Retry") == "false") != (status == 403) {

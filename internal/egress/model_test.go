@@ -91,8 +91,8 @@ func TestModelStreams(t *testing.T) {
 
 func TestModelCountsInterruptedResponses(t *testing.T) {
 	t.Parallel()
-	for _, who := range []string{"client", "provider", "silence", "run"} {
-		t.Run(who, func(t *testing.T) {
+	for _, cause := range []string{"client", "provider", "silence", "run"} {
+		t.Run(cause, func(t *testing.T) {
 			t.Parallel()
 			w := newTestInternet()
 			gone := make(chan struct{})
@@ -101,7 +101,7 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 				rw.Header().Set("Content-Type", "text/event-stream")
 				_, _ = io.WriteString(rw, start)
 				_ = http.NewResponseController(rw).Flush()
-				if who == "provider" {
+				if cause == "provider" {
 					panic(http.ErrAbortHandler)
 				}
 				<-r.Context().Done()
@@ -109,7 +109,7 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 			}, site+":80")
 			w.name("provider.test", site)
 			b, c := w.offering(t, options{config: func(c *egress.Config) {
-				if who == "silence" {
+				if cause == "silence" {
 					c.IdleTimeout = 50 * time.Millisecond
 				}
 			}})
@@ -121,18 +121,18 @@ func TestModelCountsInterruptedResponses(t *testing.T) {
 			if _, err := io.ReadFull(res.Body, make([]byte, len(start))); err != nil {
 				t.Fatal(err)
 			}
-			switch who {
+			switch cause {
 			case "client":
 				res.Body.Close()
 			case "run":
 				b.uplink.Close()
 			default:
 				if rest, err := io.ReadAll(res.Body); err == nil {
-					t.Errorf("the answer ends well after %q", rest)
+					t.Errorf("the response ends without an error after %q", rest)
 				}
 			}
 			c.await(t)
-			if who != "provider" {
+			if cause != "provider" {
 				<-gone
 			}
 			b.uplink.Close()
@@ -323,8 +323,8 @@ func TestModelForwardsAtOnce(t *testing.T) {
 	}
 	work.Wait()
 	c.is(t, stint.Tokens{InputTokens: 800, OutputTokens: 400, ModelCalls: 80})
-	if n := len(w.dials()); n > 40 { // some are opened while others come free
-		t.Errorf("dialed %d times: connections are not used again", n)
+	if n := len(w.dials()); n > 40 { // some are opened while others become idle
+		t.Errorf("dialed %d times: connections are not reused", n)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestModelEndsWithTheRun(t *testing.T) {
 	<-reached
 	b.uplink.Close()
 	if err := <-failed; err == nil {
-		t.Error("the call ends well")
+		t.Error("the call ends without an error")
 	}
 	c.is(t, stint.Tokens{})
 }

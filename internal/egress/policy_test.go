@@ -119,13 +119,13 @@ func TestSpecialAddresses(t *testing.T) {
 		if a.Unmap().Is4() && netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) {
 			rule = "unknown address"
 		}
-		c := b.speak(netip.AddrPortFrom(a, 80).String())
+		c := b.connectSending(netip.AddrPortFrom(a, 80).String())
 		if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x.example\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, 12)
 		if _, err := c.Read(got); err != nil || string(got) != "HTTP/1.1 403" {
-			t.Errorf("%s gives %q, %v", addr, got, err)
+			t.Errorf("%s returns %q, %v", addr, got, err)
 		}
 		b.await(addr+" refused by "+rule, func(e log.Entry) bool { return e.Action == log.Deny && e.Rule == rule && e.Status == 403 })
 	}
@@ -199,7 +199,7 @@ func TestAllowedRanges(t *testing.T) {
 				}
 				target = pinned + ":7"
 			}
-			conn := b.speak(target)
+			conn := b.connectSending(target)
 			if _, err := conn.Write([]byte{0, 'x'}); err != nil {
 				t.Fatal(err)
 			}

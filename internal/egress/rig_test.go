@@ -148,7 +148,7 @@ func (w *testInternet) web(t testing.TB, name string, addrs ...string) {
 	w.at(l.Addr().String(), addrs...)
 }
 
-// listener is the network of a sandbox whose programs are the test.
+// listener is the network of a sandbox. The test acts as its programs.
 type listener struct {
 	raw    net.Listener
 	queue  chan arrival
@@ -256,8 +256,8 @@ func (b *testSandbox) connect(target string) net.Conn {
 	return b.connectBy(b.pair, target)
 }
 
-// speak is like connect, for a program that sends bytes at once.
-func (b *testSandbox) speak(target string) net.Conn {
+// connectSending is like connect, for a program that sends bytes at once.
+func (b *testSandbox) connectSending(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.prompt, target)
 }

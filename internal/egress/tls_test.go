@@ -98,7 +98,7 @@ func TestTLSByServerName(t *testing.T) {
 				}
 				target = a + ":443"
 			}
-			conn := tls.Client(b.speak(target), &tls.Config{ServerName: c.sni, RootCAs: roots, InsecureSkipVerify: true})
+			conn := tls.Client(b.connectSending(target), &tls.Config{ServerName: c.sni, RootCAs: roots, InsecureSkipVerify: true})
 			got, err := io.ReadAll(conn)
 			if c.rule != "" {
 				if err == nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// pattern is a text to find. from is the secret's form that is encoded, and
-// encode the encoding, which is applied to the replacement as well.
+// pattern is a text to find. encode is the encoding of it, which is applied to the
+// replacement as well.
 type pattern struct {
 	text   string
 	encode func(string) string

@@ -20,9 +20,9 @@
 //
 // # Errors
 //
-// Responses of the provider are forwarded unchanged, except redirects. Responses
-// that reject the key tell clients not to retry. If there is no response, the
-// client receives an error in its dialect. Clients retry after 408, 409, 429, and
+// Responses of the provider are forwarded unchanged, except redirects. If the
+// provider rejects the key, a header is added that stops clients from retrying. If
+// there is no response, the client receives an error in its dialect. Clients retry after 408, 409, 429, and
 // 5xx, so the status is chosen accordingly: 403 if the policy refuses the
 // provider's address, 404 and 405 for other paths and methods, 413 and 429 for
 // large requests, 426 for WebSockets, 502 if the provider cannot be reached, and

@@ -129,19 +129,19 @@ func FuzzMeter(f *testing.F) {
 				t.Errorf("events %t: %+v as a whole, %+v in pieces of %d", events, whole, parts, n)
 			}
 		}
-		var told struct {
+		var decoded struct {
 			Usage struct {
 				Output json.RawMessage `json:"output_tokens"`
 			} `json:"usage"`
 		}
-		if !unique(b) || json.Unmarshal(b, &told) != nil {
+		if !unique(b) || json.Unmarshal(b, &decoded) != nil {
 			return
 		}
 		var want int64
-		if s := string(told.Usage.Output); s != "" && strings.Trim(s, "0123456789") == "" && len(s) < 12 {
+		if s := string(decoded.Usage.Output); s != "" && strings.Trim(s, "0123456789") == "" && len(s) < 12 {
 			_, _ = fmt.Sscan(s, &want)
 		}
-		if _, got := llmproxy.Metered(b, false, false, n); got.OutputTokens != want && len(told.Usage.Output) < 12 {
+		if _, got := llmproxy.Metered(b, false, false, n); got.OutputTokens != want && len(decoded.Usage.Output) < 12 {
 			t.Errorf("%d tokens, want %d", got.OutputTokens, want)
 		}
 	})

@@ -46,7 +46,7 @@ func TestParseRule(t *testing.T) {
 
 func TestParseRuleErrors(t *testing.T) {
 	t.Parallel()
-	for in, says := range map[string]string{
+	for in, message := range map[string]string{
 		"":                         "may not be empty",
 		"*":                        "'*' in the wrong place",
 		"*.":                       "is not a domain",
@@ -93,8 +93,8 @@ func TestParseRuleErrors(t *testing.T) {
 		strings.Repeat("a.", 130):  "253",
 	} {
 		r, err := policy.ParseRule(in)
-		if err == nil || !strings.Contains(err.Error(), says) || !strings.HasSuffix(err.Error(), ".") {
-			t.Errorf("%q is %+v, %v, want an error with %q", in, r, err, says)
+		if err == nil || !strings.Contains(err.Error(), message) || !strings.HasSuffix(err.Error(), ".") {
+			t.Errorf("%q is %+v, %v, want an error with %q", in, r, err, message)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package proxy forwards the HTTP requests of a sandbox.
 //
-// A Handler serves one connection of a sandbox: HTTP/1.1 or HTTP/2 with the
-// client, and whatever the server offers with the server. Bodies are streamed
+// A Handler serves one connection of a sandbox. It supports HTTP/1.1 and HTTP/2
+// with the client, and independently of that with the server. Bodies are streamed
 // unchanged in both directions at once, without a size limit, as are trailers,
 // early hints, and the bytes after an upgrade.
 //

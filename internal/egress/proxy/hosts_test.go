@@ -240,7 +240,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		w := newTestProxy(t, scheme, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err == nil {
-				t.Errorf("a whole request came through: %s %s %v", r.Method, r.RequestURI, r.Header)
+				t.Errorf("a request was forwarded: %s %s %v", r.Method, r.RequestURI, r.Header)
 			}
 		})
 		for name, raw := range corpus {

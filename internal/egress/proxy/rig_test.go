@@ -97,8 +97,8 @@ func secrets(all ...policy.Secret) option {
 
 func http1Only(w *testProxy) { w.server.EnableHTTP2 = false }
 
-// newTestProxy starts a server and a proxy in which the Handler stands for api.test:443 ("https")
-// or api.test:80 ("http").
+// newTestProxy starts a server and a Handler for api.test:443 ("https") or
+// api.test:80 ("http").
 func newTestProxy(t testing.TB, scheme string, upstream http.HandlerFunc, options ...option) *testProxy {
 	t.Helper()
 	w := &testProxy{t: t, exchanges: make(chan proxy.Exchange, 256), caFile: filepath.Join(t.TempDir(), "ca.pem")}

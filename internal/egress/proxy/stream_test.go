@@ -187,7 +187,7 @@ func TestContextEndsLocalResponses(t *testing.T) {
 	var w *testProxy
 	w = newTestProxy(t, "http", echoHost, handler(func(h *proxy.Handler) {
 		h.Local = func(_ *http.Request, x *proxy.Exchange) proxy.LocalHandler {
-			return func(http.ResponseWriter, *http.Request) (whole bool) {
+			return func(http.ResponseWriter, *http.Request) (complete bool) {
 				w.cancel()
 				x.Err = net.ErrClosed
 				return false

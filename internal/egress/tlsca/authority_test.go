@@ -255,7 +255,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 		"something after":   {append(bytes.Clone(good), "more"...), 0o600, "restore it from a backup"},
 		"damaged":           {bytes.Replace(good, []byte("MII"), []byte("MIJ"), 1), 0o600, "restore it from a backup"},
 		"another authority": {foreign(t, "Example CA", true), 0o600, "is for another purpose"},
-		"a mere host":       {foreign(t, "Stint installation CA 1", false), 0o600, "is for another purpose"},
+		"not an authority":  {foreign(t, "Stint installation CA 1", false), 0o600, "is for another purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -287,7 +287,7 @@ func TestAuthorityNeedsFolder(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "link"), filepath.Join(dir, "missing", "ca.pem")} {
 		if _, err := tlsca.Open(path, at(start)); err == nil {
-			t.Errorf("%s is taken for an authority", path)
+			t.Errorf("%s is accepted as an authority", path)
 		}
 	}
 }
@@ -298,18 +298,18 @@ func TestBundleContainsAuthorityOnce(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	system := bytes.TrimSpace(b.PEM()) // without a final new line
 	for name, system := range map[string][]byte{
-		"none": nil, "some": system, "ours too": a.Bundle(system), "ours, other line ends": bytes.ReplaceAll(a.Bundle(system), []byte("\n"), []byte("\r\n")),
+		"none": nil, "some": system, "with the authority": a.Bundle(system), "with the authority, other line ends": bytes.ReplaceAll(a.Bundle(system), []byte("\n"), []byte("\r\n")),
 	} {
 		bundle := a.Bundle(system)
-		ours, all := 0, 0
+		matching, all := 0, 0
 		for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 			all++
 			if bytes.Equal(block.Bytes, caOf(t, a).Raw) {
-				ours++
+				matching++
 			}
 		}
-		if want := 1 + min(1, len(system)); ours != 1 || all != want {
-			t.Errorf("%s: %d of %d certificates are ours, want 1 of %d", name, ours, all, want)
+		if want := 1 + min(1, len(system)); matching != 1 || all != want {
+			t.Errorf("%s: %d of %d certificates are the authority's, want 1 of %d", name, matching, all, want)
 		}
 		if !bytes.HasPrefix(bundle, system) {
 			t.Errorf("%s: the system's roots changed", name)
