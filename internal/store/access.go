@@ -70,5 +70,5 @@ type Secret struct {
 }
 
 // AssociatedData returns the data that the sealed value is authenticated with,
-// so that it cannot be opened in another place.
+// so that it cannot be used as another secret.
 func (s *Secret) AssociatedData() []byte { return []byte("secret\x00" + s.OrgID + "\x00" + s.Name) }

@@ -38,7 +38,7 @@ type OrgKey struct {
 }
 
 // AssociatedData returns the data that the sealed key is authenticated with, so
-// that it cannot be opened in another place.
+// that it cannot be used as another key.
 func (k *OrgKey) AssociatedData() []byte {
 	return SealedText{Kind: SealedOrgKey, Org: k.OrgID, Number: k.Number}.AssociatedData()
 }

@@ -50,7 +50,7 @@ type ConflictError struct{ Head string }
 func (e *ConflictError) Error() string { return "store: head is " + e.Head }
 
 // Store is the database port. It is safe for concurrent use. Every method
-// returns when ctx ends; a write whose ctx ended may or may not have happened.
+// returns when ctx ends; a write may or may not have happened then.
 type Store interface {
 	Access
 	Agents

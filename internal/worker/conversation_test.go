@@ -24,8 +24,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// recordingFramework is a framework whose conversations have a number and are
-// stored in .talker/sessions. Its output is text.
+// recordingFramework is a framework with numbered conversations, which are stored
+// in .talker/sessions. Its output is text.
 type recordingFramework struct{ framework.Command }
 
 func (recordingFramework) Info() framework.Info { return framework.Info{Name: "talker"} }
@@ -228,8 +228,8 @@ func TestCancelWhileChecking(t *testing.T) {
 	}
 }
 
-// slowFramework is a recordingFramework whose check of the first file lasts until
-// the run ends.
+// slowFramework is a recordingFramework that checks the first file until the run
+// ends.
 type slowFramework struct {
 	recordingFramework
 	life    chan context.Context

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// scriptedFramework is a framework whose agents write steps of a decoder, one JSON
-// value per line, so that a test controls exactly what the decoder returns.
+// scriptedFramework is a framework with agents that write steps of a decoder, one
+// JSON value per line, so that a test controls exactly what the decoder returns.
 type scriptedFramework struct {
 	plan       framework.Plan
 	ask        string // its interrupt

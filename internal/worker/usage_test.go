@@ -122,7 +122,7 @@ func respond(body string) http.HandlerFunc {
 	}
 }
 
-// runWithOneCall executes a run whose agent calls the model "gpt" once. The model
+// runWithOneCall executes a run with an agent that calls the model "gpt" once. The model
 // answers with a longer name.
 func runWithOneCall(t *testing.T, answer, provider, limits string) stint.Run {
 	t.Helper()

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // host.
 const maxWait = 2 * time.Minute
 
-// world is a service whose sandboxes execute a script.
+// world is a service with sandboxes that execute a script.
 type world struct {
 	t       *testing.T
 	store   store.Store

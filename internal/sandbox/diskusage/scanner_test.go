@@ -183,7 +183,7 @@ func TestMaxEntries(t *testing.T) {
 	}
 }
 
-// process returns a proc file system with one process, without mappings, whose
+// process returns a proc file system with one process, without mappings. Its
 // threads have the given descriptors.
 func process(t *testing.T, threads ...string) string {
 	t.Helper()

@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideDiscards covers the runs whose outcome another process decides.
+// TestDecideDiscards covers the runs that another process has ended.
 func TestDecideDiscards(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{ErrStopped, ErrLeaseLost, ErrDrained, context.Canceled, errors.New("other")} {

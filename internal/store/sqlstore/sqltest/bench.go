@@ -154,8 +154,8 @@ func lifecycles(b *testing.B, s store.Store, callers int) {
 func pages(b *testing.B, s store.Store, n int) {
 	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
 	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
-		for place, after := range map[string]store.Cursor{"first": {}, "middle": middle} {
-			b.Run(name+"/"+place, func(b *testing.B) {
+		for page, after := range map[string]store.Cursor{"first": {}, "middle": middle} {
+			b.Run(name+"/"+page, func(b *testing.B) {
 				for b.Loop() {
 					list, err := s.RunSummaries(b.Context(), Org, f, store.Range{After: after, Limit: 20})
 					if err != nil || len(list) != 20 {
