@@ -18,8 +18,8 @@ func (s *Store) count(run string, running, ready int) Step {
 
 // holdWorker locks a worker's row while it claims, so that its lease cannot be
 // ended, and sets alive if the lease is valid.
-func (s *Store) holdWorker(id string, worker *string, alive *bool) Step {
-	return into(worker, alive, value[string], `select l.id from workers l where l.id = $1 and l.lease_until > `+s.d.Now+s.d.Share, id)
+func (s *Store) holdWorker(id string, alive *bool) Step {
+	return exists(alive, `select l.id from workers l where l.id = $1 and l.lease_until > `+s.d.Now+s.d.Share, id)
 }
 
 // Claim assigns ready runs to a worker.
@@ -29,9 +29,8 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 	}
 	return change(ctx, s, "claiming runs", func(ctx context.Context, q Querier) ([]store.Claim, error) {
 		var alive bool
-		var worker string
 		work := &claimer{s: s, ClaimRequest: c, wait: true}
-		if err := run(ctx, q, s.holdWorker(c.WorkerID, &worker, &alive), work.readOrgs()); err != nil {
+		if err := run(ctx, q, s.holdWorker(c.WorkerID, &alive), work.readOrgs()); err != nil {
 			return nil, err
 		}
 		if !alive {
@@ -128,12 +127,11 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 		lock = counters.Lock
 	}
 	c.wait = false
-	var holder string
 	held, open := true, false
 	var now orgLoad
 	var ids []string
 	err := run(ctx, q,
-		into(&holder, &held, value[string], lock, t.org),
+		exists(&held, lock, t.org),
 		step(counters.ApplyChanges, t.org),
 		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),

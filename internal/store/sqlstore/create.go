@@ -18,8 +18,7 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claim *store.Clai
 			return nil, runAtEnd(ctx, q, s.count(n.ID, 0, 1))
 		}
 		var alive bool
-		var worker string
-		steps := append([]Step{s.holdWorker(claim.WorkerID, &worker, &alive)}, s.insertPending(n)...)
+		steps := append([]Step{s.holdWorker(claim.WorkerID, &alive)}, s.insertPending(n)...)
 		// Creation does not wait for concurrent claims. If another claim holds
 		// the counters, a later claim gets this run.
 		c := &claimer{s: s, ClaimRequest: *claim}

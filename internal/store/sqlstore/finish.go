@@ -93,9 +93,8 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 		return store.Run{}, err
 	}
 	r, err := change(ctx, s, "finishing a run", func(ctx context.Context, q Querier) (store.Run, error) {
-		var last int64
 		var owned bool
-		r, err := s.lockRun(ctx, q, at.RunID, into(&last, &owned, value[int64], `select p.last from journal p
+		r, err := s.lockRun(ctx, q, at.RunID, exists(&owned, `select p.last from journal p
 			where p.run_id = $1 and p.seq = (select max(seq) from journal where run_id = $1) and p.last = $2 and p.owner = $3 and p.owner > 0 and `+alive,
 			at.RunID, at.After, at.Epoch))
 		switch {

@@ -129,9 +129,8 @@ func (s *Store) removeWorkers(ctx context.Context) error {
 
 // reap ends or requeues one run if it is still orphaned.
 func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (bool, error) {
-	var lost string
 	var still bool
-	r, err := s.lockRun(ctx, q, id, into(&lost, &still, value[string], `select r.id from runs r where r.id = $1 and `+orphaned, id))
+	r, err := s.lockRun(ctx, q, id, exists(&still, `select r.id from runs r where r.id = $1 and `+orphaned, id))
 	if err != nil || !still {
 		return false, err
 	}

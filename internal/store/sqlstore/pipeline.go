@@ -84,7 +84,12 @@ func lockRows(clause, query string, args ...any) Step {
 	if clause == "" {
 		return Step{}
 	}
-	return Step{Query: query + clause, Args: args, Row: func(Row) error { return nil }}
+	return exists(new(bool), query+clause, args...)
+}
+
+// exists returns a step that sets found to whether the statement returns a row.
+func exists(found *bool, query string, args ...any) Step {
+	return Step{Query: query, Args: args, Row: func(Row) error { return nil }, Done: func(n int64) error { *found = n > 0; return nil }}
 }
 
 // stepOne returns a statement that must change a row. If it changes none, the
