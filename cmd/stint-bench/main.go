@@ -11,14 +11,21 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"; package sqlite registers "sqlite"
 	"github.com/spf13/pflag"
 
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
@@ -42,12 +49,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	o := options{progress: stderr}
-	var asJSON bool
+	o := options{progress: stderr, amounts: fullAmounts}
+	var asJSON, quick bool
 	flags := pflag.NewFlagSet("stint-bench", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { usage(stderr, flags) }
-	flags.BoolVar(&o.quick, "quick", false, "measure smaller amounts")
+	flags.BoolVar(&quick, "quick", false, "measure smaller amounts")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	flags.StringVar(&o.stint, "stint", "", "`path` of the stint binary to measure (default: ./cmd/stint is built)")
 	flags.StringVar(&o.data, "data", "", "`folder` for temporary files, on the disk to be measured (default: the system's)")
@@ -63,6 +70,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "stint-bench:", err)
 		return 2
+	}
+	if quick {
+		o.amounts = quickAmounts
 	}
 	report, err := measure(ctx, o, chosen)
 	switch {
@@ -91,4 +101,223 @@ Scenarios:
 		fmt.Fprintf(w, "  %-12s %s\n", s.name, s.about)
 	}
 	fmt.Fprintf(w, "\nFlags:\n%s", flags.FlagUsages())
+}
+
+// options are the settings of a run of the benchmark.
+type options struct {
+	stint    string // binary to measure
+	data     string // folder for temporary files
+	database string // postgres:// URL; SQLite if empty
+	progress io.Writer
+	amounts
+}
+
+// amounts are the sizes of what is measured.
+type amounts struct {
+	kind                   string
+	each, anchor           time.Duration // of one rate and of its anchor
+	samples                int           // of one latency
+	streams, fanoutStreams int
+	listed                 int     // runs in the long list
+	rate                   float64 // creations per second
+	files, largeBytes      int     // of the sets of small and of large files
+	entries                int     // files of the large volume
+	artifactBytes          int
+	artifactFiles          int
+}
+
+var (
+	fullAmounts = amounts{
+		kind: "full", each: 4 * time.Second, anchor: time.Second, samples: 500, streams: 1000, fanoutStreams: 10_000, listed: 1_000_000, rate: 2000,
+		files: 20_000, largeBytes: 2 << 30, entries: 1_000_000, artifactBytes: 5 << 30, artifactFiles: 50_000,
+	}
+	quickAmounts = amounts{
+		kind: "quick (smaller amounts: not to be quoted)", each: 800 * time.Millisecond, anchor: 250 * time.Millisecond, samples: 100, streams: 1000, fanoutStreams: 2000, listed: 100_000, rate: 2000,
+		files: 4000, largeBytes: 256 << 20, entries: 100_000, artifactBytes: 128 << 20, artifactFiles: 2000,
+	}
+)
+
+// scenario measures one thing and adds rows to the report.
+type scenario struct {
+	name  string
+	about string
+	run   func(*lab, context.Context)
+}
+
+var scenarios = []scenario{
+	{"create", "rate and latency of POST /v1/runs", (*lab).create},
+	{"claim", "time from the creation of a run until a worker has it", (*lab).claim},
+	{"echo", "time from the creation of a run to its first output", (*lab).echo},
+	{"sandbox", "start, memory, and network of sandboxes, beside other isolation programs", (*lab).sandboxes},
+	{"agents", "what runs of installed agents take beyond the agents' own time", (*lab).agents},
+	{"throughput", "complete runs per second, through the sandbox", (*lab).throughput},
+	{"journal", "durable events per second", (*lab).journal},
+	{"stream", "time from an append to the readers of many streams", (*lab).stream},
+	{"fanout", "deliveries to very many streams, and memory of a stream", (*lab).fanout},
+	{"get", "reads of one run per second", (*lab).get},
+	{"list", "pages of a short and a long list", (*lab).list},
+	{"cancel", "time from a cancel until the worker is woken", (*lab).cancel},
+	{"content", "versions of files: stored, restored, archived, beside other programs", (*lab).content},
+	{"serve", "start, idle memory, and restart after kill -9", (*lab).serve},
+}
+
+// choose returns the scenarios with the names, or all.
+func choose(names []string) (chosen []scenario, err error) {
+	for _, name := range names {
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no scenario '%s'; --help lists the scenarios", name)
+		}
+		chosen = append(chosen, scenarios[i])
+	}
+	if len(names) == 0 {
+		chosen = scenarios
+	}
+	return chosen, nil
+}
+
+// lab is one run of the benchmark.
+type lab struct {
+	options
+	self     string // this program
+	dir      string // temporary
+	dsn      string // of the current scenario's database; empty for SQLite
+	scenario string
+	cleanups []func() error // of the current scenario
+	rows     []Row
+}
+
+// measure runs the scenarios. A scenario that fails is a row with its error.
+// An error means that nothing could be measured, or that ctx ended.
+func measure(ctx context.Context, o options, chosen []scenario) (r *Report, err error) {
+	l := &lab{options: o}
+	err = catch(func() {
+		l.self = must(os.Executable())
+		l.dir = must(os.MkdirTemp(o.data, "stint-bench-"))
+		l.findStint(ctx)
+		r = &Report{Head: machineFacts(l.stint, l.dir, l.databaseName(ctx)), StartedAt: time.Now().UTC()}
+		load := loadAverage()
+		for _, s := range chosen {
+			fmt.Fprintf(o.progress, "measuring %s …\n", s.name)
+			l.measure(ctx, s)
+		}
+		r.Rows, r.Seconds = l.rows, time.Since(r.StartedAt).Seconds()
+		r.Head = append(r.Head,
+			fmt.Sprintf("Load:      %s at the beginning, %s at the end; %.0f s", load, loadAverage(), r.Seconds),
+			fmt.Sprintf("Amounts:   %s, started %s", l.kind, r.StartedAt.Format(time.DateTime+"Z")))
+	})
+	return r, errors.Join(err, os.RemoveAll(l.dir))
+}
+
+// findStint makes the path of the binary absolute, or builds a binary.
+func (l *lab) findStint(ctx context.Context) {
+	if l.stint != "" {
+		l.stint = must(filepath.Abs(l.stint))
+		return
+	}
+	l.stint = filepath.Join(l.dir, "stint")
+	execute(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", l.stint, "github.com/stint-dev/stint/cmd/stint")
+}
+
+// measure runs a scenario on its own database.
+func (l *lab) measure(ctx context.Context, s scenario) {
+	l.scenario = s.name
+	err := catch(func() {
+		l.createDatabase(ctx)
+		s.run(l, ctx)
+	})
+	for _, f := range slices.Backward(l.cleanups) {
+		err = errors.Join(err, f())
+	}
+	l.cleanups = nil
+	check(ctx.Err())
+	if err != nil {
+		l.add(Row{What: s.about, Error: err.Error()})
+	}
+}
+
+// cleanup calls f when the scenario has ended, in reverse order.
+func (l *lab) cleanup(f func() error) { l.cleanups = append(l.cleanups, f) }
+
+// add adds a row of the current scenario to the report. Goals with a limit of 0 are
+// left out.
+func (l *lab) add(r Row, goals ...Goal) {
+	r.Scenario, r.Goals = l.scenario, slices.DeleteFunc(goals, func(g Goal) bool { return g.Limit == 0 })
+	l.rows = append(l.rows, r)
+}
+
+// folder creates a folder that is removed after the scenario. Its path is short
+// enough for a socket in it.
+func (l *lab) folder() string {
+	dir := must(os.MkdirTemp(l.dir, ""))
+	l.cleanup(func() error { return os.RemoveAll(dir) })
+	return dir
+}
+
+// databaseName returns the kind of database for the head of the report.
+func (l *lab) databaseName(ctx context.Context) (name string) {
+	if l.database == "" {
+		return "SQLite in the data folder"
+	}
+	db := must(sql.Open("pgx", l.database))
+	defer db.Close() //nolint:errcheck // was only read from
+	check(db.QueryRowContext(ctx, `show server_version`).Scan(&name))
+	return "PostgreSQL " + name
+}
+
+// createDatabase creates an empty PostgreSQL database for the scenario.
+func (l *lab) createDatabase(ctx context.Context) {
+	if l.database == "" {
+		return
+	}
+	db := must(sql.Open("pgx", l.database))
+	l.cleanup(db.Close)
+	name := fmt.Sprintf("stint_bench_%s_%d", l.scenario, time.Now().UnixNano())
+	must(db.ExecContext(ctx, `create database `+name))
+	l.cleanup(func() error {
+		_, err := db.ExecContext(context.WithoutCancel(ctx), `drop database `+name+` with (force)`)
+		return err
+	})
+	at := must(url.Parse(l.database))
+	at.Path = "/" + name
+	l.dsn = at.String()
+}
+
+// seed copies the finished run in the database while no server runs; creating the
+// runs through the API would take minutes. Copies differ in ID and time only.
+func (l *lab) seed(ctx context.Context, dir, template string, from, to int) {
+	driver, source := "sqlite", "file:"+filepath.Join(dir, "stint.db")+"?_pragma=synchronous(OFF)&_pragma=cache_size(-262144)"
+	if l.dsn != "" {
+		driver, source = "pgx", l.dsn
+	}
+	db := must(sql.Open(driver, source))
+	defer db.Close() //nolint:errcheck // the transaction was committed
+	db.SetMaxOpenConns(1)
+	tx := must(db.BeginTx(ctx, nil))
+	defer tx.Rollback()                                            //nolint:errcheck // no effect after the commit
+	id := `'run_0000000' || cast(1000000000000000000 + i as text)` // 26 digits
+	copyRows(ctx, tx, "runs", map[string]string{"id": id, "created_at": `created_at - 10000000000 + i * 1000`}, template, from, to)
+	copyRows(ctx, tx, "run_specs", map[string]string{"run_id": id}, template, from, to)
+	check(tx.Commit())
+}
+
+// copyRows copies the row of the template once for each number after from up to
+// to, with some columns replaced.
+func copyRows(ctx context.Context, tx *sql.Tx, table string, replaced map[string]string, template string, from, to int) {
+	rows := must(tx.QueryContext(ctx, `select * from `+table+` where 1 = 0`))
+	columns := must(rows.Columns())
+	check(errors.Join(rows.Err(), rows.Close()))
+	key, values := "run_id", slices.Clone(columns)
+	for i, c := range columns {
+		if expression, ok := replaced[c]; ok {
+			values[i] = expression
+		}
+		if c == "id" {
+			key = c
+		}
+	}
+	statement := fmt.Sprintf(`insert into %[1]s (%[2]s)
+		with recursive numbers(i) as (select cast($1 as bigint) + 1 union all select i + 1 from numbers where i < cast($2 as bigint))
+		select %[3]s from %[1]s cross join numbers where %[4]s = $3`, table, strings.Join(columns, ", "), strings.Join(values, ", "), key)
+	must(tx.ExecContext(ctx, statement, from, to, template))
 }

@@ -25,17 +25,10 @@ const (
 
 // Report is the result of one run of the benchmark.
 type Report struct {
-	Head      []Fact    `json:"head"`
-	Quick     bool      `json:"quick"`
+	Head      []string  `json:"head"` // what was measured, and where
 	StartedAt time.Time `json:"startedAt"`
 	Seconds   float64   `json:"seconds"`
 	Rows      []Row     `json:"results"`
-}
-
-// Fact is a line of the report's head: what was measured, and where.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 // Row is one line of the report. Ratio is Measured divided by AnchorMeasured,
@@ -143,40 +136,23 @@ func atLeast(name string, value, limit float64, unit string) Goal {
 }
 
 func goalText(name, relation string, limit float64, unit string) string {
-	text := fmt.Sprint(limit)
-	if limit >= 1000 {
-		text = number(limit)
-	}
 	if !strings.HasPrefix(unit, "/") {
 		unit = " " + unit
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", name, relation, text, unit))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %v%s", name, relation, limit, unit))
 }
 
-// number formats a value with three significant digits, or as a whole number
-// with grouped thousands.
+// number formats a value with three significant digits, or as a whole number.
 func number(v float64) string {
 	if math.Abs(v) >= 999.5 {
-		return grouped(int64(math.Round(v)))
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%#.3g", v), ".")
 }
 
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	first := strings.Count(digits, "-")
-	for i := len(digits) - 3; i > first; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
 // Write prints the report as a table with a head and notes.
 func (r *Report) Write(w io.Writer) error {
-	for _, f := range r.Head {
-		fmt.Fprintf(w, "%-10s %s\n", f.Name+":", f.Value)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s\n\n", strings.Join(r.Head, "\n"))
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "SCENARIO\tWHAT\tMEASURED\tANCHOR IN THE SAME RUN\tRATIO\tGOAL\tVERDICT")
 	for i := range r.Rows {
@@ -222,14 +198,14 @@ func (r *Row) cells() []string {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // machineFacts describes the measured binary and the machine.
-func machineFacts(program, folder, database string) []Fact {
+func machineFacts(program, folder, database string) []string {
 	memory := float64(memoryField("/proc/meminfo", "MemTotal")) / (1 << 30)
-	return []Fact{
-		{"Program", firstLine(program, "version") + " (" + program + ")"},
-		{"Machine", fmt.Sprintf("%d × %s, %.0f GiB memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory)},
-		{"System", fmt.Sprintf("%s, %s %s/%s", firstLine("uname", "-sr"), runtime.Version(), runtime.GOOS, runtime.GOARCH)},
-		{"Data", fmt.Sprintf("%s (%s)", firstLine("findmnt", "-no", "FSTYPE,SOURCE", "--target", folder), folder)},
-		{"Database", database},
+	return []string{
+		fmt.Sprintf("Program:   %s (%s)", firstLine(program, "version"), program),
+		fmt.Sprintf("Machine:   %d × %s, %.0f GiB memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory),
+		fmt.Sprintf("System:    %s, %s %s/%s", firstLine("uname", "-sr"), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		fmt.Sprintf("Data:      %s (%s)", firstLine("findmnt", "-no", "FSTYPE,SOURCE", "--target", folder), folder),
+		"Database:  " + database,
 	}
 }
 

@@ -181,7 +181,7 @@ func childMemory(pid int) (total int64) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {
 		children, _ := os.ReadFile(path)
-		for _, c := range strings.Fields(string(children)) {
+		for c := range strings.FieldsSeq(string(children)) {
 			child := must(strconv.Atoi(c))
 			total += memoryField(fmt.Sprintf("/proc/%d/smaps_rollup", child), "Pss") + childMemory(child)
 		}
@@ -290,9 +290,6 @@ func answer(l net.Listener) {
 
 // runClient measures a server from where it runs: ADDRESS CONNECTIONS BYTES.
 func runClient(_ context.Context, args []string, out io.Writer) {
-	if len(args) != 3 {
-		check(errors.New("usage: client ADDRESS CONNECTIONS BYTES"))
-	}
 	var r reached
 	for range must(strconv.Atoi(args[1])) {
 		r.Took = append(r.Took, timed(func() {

@@ -45,13 +45,13 @@ type streams struct {
 
 // open opens n streams and waits until each shows its run as running. They are
 // closed after the scenario, or before by close.
-func (l *lab) open(ctx context.Context, address string, n int, request func(i int) []byte) *streams {
+func (l *lab) open(ctx context.Context, address string, n int, request func(i int) string) *streams {
 	s := &streams{}
 	l.cleanup(func() error { s.close(); return nil })
 	for i := range n {
 		c := must(new(net.Dialer).DialContext(ctx, "tcp", address))
 		s.conns = append(s.conns, c)
-		must(c.Write(request(i)))
+		must(io.WriteString(c, request(i)))
 		s.readers.Go(func() { s.read(c) })
 	}
 	s.wait(ctx, &s.ready, n)
@@ -116,7 +116,7 @@ func (s *streams) count(r *bufio.Reader) {
 func (s *streams) follow(ctx context.Context, h *hosted, o order, copies int) float64 {
 	s.events.Store(0)
 	begin := time.Now()
-	n := h.publish(o) * copies
+	n := h.publish(ctx, o) * copies
 	s.wait(ctx, &s.events, n)
 	return float64(n) / time.Unix(0, s.last.Load()).Sub(begin).Seconds()
 }
@@ -151,45 +151,40 @@ const (
 func (l *lab) fanout(ctx context.Context) {
 	n := l.fanoutStreams
 	h := l.host(ctx, n)
-	idle := h.rest()
+	idle := h.rest(ctx)
 	before := l.rawFanout(ctx, h, n)
 
-	s := l.open(ctx, h.Address, n, func(int) []byte { return h.events(0) })
-	kibOne := (h.rest() - idle) / float64(n) / 1024
-	one := s.follow(ctx, h, order{Do: doAppend, Runs: 1, Rate: offerToOne * before[0] / float64(n), For: l.each}, n)
+	s := l.open(ctx, h.Address, n, func(int) string { return h.events(0) })
+	kibOne := (h.rest(ctx) - idle) / float64(n) / 1024
+	one := s.follow(ctx, h, order{Do: doAppend, Runs: 1, Rate: offerToOne * before / float64(n), For: l.each}, n)
 	s.close()
 
 	s = l.open(ctx, h.Address, n, h.events)
-	kibEach := (h.rest() - idle) / float64(n) / 1024
-	rate := offerToFeed * before[1]
+	kibEach := (h.rest(ctx) - idle) / float64(n) / 1024
+	rate := offerToFeed * before
 	enough := time.Duration(ringEvents * float64(n) / rate * float64(time.Second))
 	fed := s.follow(ctx, h, order{Do: doFeed, Rate: rate, For: min(l.each, enough)}, 1) // the journal ends before
 	s.close()
 
-	after := l.rawFanout(ctx, h, n)
-	deliveries := func(of string, rate, before, after float64, note string) Row {
-		row := compare(fmt.Sprintf("deliveries, %s streams of %s", number(float64(n)), of), Measure{Rate: rate},
-			"one write(2) for each event and socket", Measure{Rate: (before + after) / 2})
-		row.Note = note
-		return row
+	anchor := (before + l.rawFanout(ctx, h, n)) / 2
+	for _, r := range []struct {
+		of              string
+		rate, goal, kib float64
+	}{{"one run", one, 1.8, kibOne}, {"a run each", fed, 1, kibEach}} {
+		row := compare(fmt.Sprintf("deliveries, %s streams of %s", number(float64(n)), r.of), Measure{Rate: r.rate},
+			"one write(2) for each event and socket", Measure{Rate: anchor})
+		l.add(row, atLeast("", row.Ratio, r.goal, "×"))
+		l.add(Row{What: "memory of a stream of " + r.of, Measured: Measure{Value: r.kib, Unit: "KiB"}}, atMost("", r.kib, 28, "KiB"))
 	}
-	row := deliveries("one run", one, before[0], after[0], fmt.Sprintf("%.1f × the anchor was offered; each event was durable first.", offerToOne))
-	l.add(row, atLeast("", row.Ratio, 1.8, "×"))
-	row = deliveries("a run each", fed, before[1], after[1], fmt.Sprintf("%.1f × the anchor was offered to the feed, without the database.", offerToFeed))
-	l.add(row, atLeast("", row.Ratio, 1, "×"))
-	l.add(Row{What: "memory of a stream of one run", Measured: Measure{Value: kibOne, Unit: "KiB"}}, atMost("", kibOne, 28, "KiB"))
-	l.add(Row{What: "memory of a stream of a run each", Measured: Measure{Value: kibEach, Unit: "KiB"}}, atMost("", kibEach, 28, "KiB"))
 }
 
-// rawFanout returns deliveries a second with one write each: of events to all
-// sockets, and of events to one socket each.
-func (l *lab) rawFanout(ctx context.Context, h *hosted, n int) [2]float64 {
-	s := l.open(ctx, h.Address, n, func(int) []byte { return request("GET", "/raw", "", "") })
-	all := s.follow(ctx, h, order{Do: doRawAll, For: l.anchor}, n)
-	each := s.follow(ctx, h, order{Do: doRawEach, For: l.anchor}, 1)
+// rawFanout returns deliveries a second with one write for each event and socket.
+func (l *lab) rawFanout(ctx context.Context, h *hosted, n int) float64 {
+	s := l.open(ctx, h.Address, n, func(int) string { return "GET /raw HTTP/1.1\r\nHost: bench\r\n\r\n" })
+	rate := s.follow(ctx, h, order{Do: doRaw, For: l.anchor}, 1)
 	s.close()
-	h.rest()
-	return [2]float64{all, each}
+	h.rest(ctx)
+	return rate
 }
 
 // partners are the other ends of measurements. They are this program in another
@@ -209,11 +204,10 @@ type order struct {
 
 // The orders.
 const (
-	doRest    = "rest"     // publish nothing: close raw sockets and return memory to the system
-	doAppend  = "append"   // to the first runs, each at its own pace
-	doFeed    = "feed"     // given to the feed only, of the runs in turn
-	doRawAll  = "raw-all"  // to all raw sockets
-	doRawEach = "raw-each" // to one raw socket each, in turn
+	doRest   = "rest"   // publish nothing: close raw sockets and return memory to the system
+	doAppend = "append" // to the first runs, each at its own pace
+	doFeed   = "feed"   // given to the feed only, of the runs in turn
+	doRaw    = "raw"    // to one raw socket each, in turn
 )
 
 // hosted is a host in a child process.
@@ -232,25 +226,21 @@ func (l *lab) host(ctx context.Context, n int) *hosted {
 }
 
 // publish returns the number of published events.
-func (h *hosted) publish(o order) (n int) {
-	answer := must(http.Post("http://"+h.Address+"/publish", "application/json", bytes.NewReader(must(json.Marshal(o)))))
-	defer answer.Body.Close()
-	body := must(io.ReadAll(answer.Body))
-	if json.Unmarshal(body, &n) != nil {
-		check(fmt.Errorf("%s: %s", o.Do, body))
-	}
+func (h *hosted) publish(ctx context.Context, o order) (n int) {
+	body := do(ctx, http.StatusOK, http.MethodPost, "http://"+h.Address+"/publish", "", string(must(json.Marshal(o))))
+	check(json.Unmarshal(body, &n))
 	return n
 }
 
 // rest returns the memory of the host after a garbage collection, in bytes.
-func (h *hosted) rest() float64 {
-	h.publish(order{Do: doRest})
+func (h *hosted) rest(ctx context.Context) float64 {
+	h.publish(ctx, order{Do: doRest})
 	return h.memory()
 }
 
 // events returns the request for the stream of a run.
-func (h *hosted) events(i int) []byte {
-	return request("GET", "/v1/runs/"+h.Runs[i]+"/events", h.Token, "", "Accept: text/event-stream")
+func (h *hosted) events(i int) string {
+	return fmt.Sprintf("GET /v1/runs/%s/events HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", h.Runs[i], h.Token)
 }
 
 // publisher is the host's side: a world with running runs, and sockets to which it
@@ -266,9 +256,6 @@ type publisher struct {
 
 // serveHost serves until ctx ends: FOLDER RUNS.
 func serveHost(ctx context.Context, args []string, out io.Writer) {
-	if len(args) != 2 {
-		check(errors.New("usage: host FOLDER RUNS"))
-	}
 	n := must(strconv.Atoi(args[1]))
 	w := openWorld(ctx, args[0], os.Getenv("STINT_DATABASE"))
 	p := &publisher{world: w, runs: w.claimRuns(ctx, n)}
@@ -334,7 +321,7 @@ func (p *publisher) obey(ctx context.Context, o order) int {
 				turn++
 			}
 		})
-	case doRawAll, doRawEach:
+	case doRaw:
 		return p.write(o)
 	}
 	p.mu.Lock()
@@ -371,14 +358,7 @@ func (p *publisher) write(o order) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for begin := time.Now(); time.Since(begin) < o.For; n++ {
-		to := p.raw
-		if o.Do == doRawEach {
-			to = p.raw[n%len(p.raw):][:1]
-		}
-		event := fmt.Appendf(nil, "event: output\ndata: %s\nid: %d\n\n", output(eventBytes).Data, n)
-		for _, c := range to {
-			must(c.Write(event))
-		}
+		must(fmt.Fprintf(p.raw[n%len(p.raw)], "event: output\ndata: %s\nid: %d\n\n", output(eventBytes).Data, n))
 	}
 	return n
 }
