@@ -29,8 +29,8 @@ type Downloads struct {
 	packs     *pack.Store
 	plans     *lru.Cache[planKey, *plan]
 	sums      *lru.Cache[string, downloadSum] // by the key of the object that holds it
-	asks      *lru.Cache[treeKey, int]        // full downloads of large archives
-	wanted    chan treeKey                    // archives to be stored
+	downloads *lru.Cache[treeKey, int]        // full downloads of large archives
+	queue     chan treeKey                    // archives to be stored
 	hashing   *limiter.Limiter
 }
 
@@ -46,8 +46,8 @@ func New(m *manifest.Store) *Downloads {
 		packs:     m.Packs,
 		plans:     lru.New[planKey, *plan](16),
 		sums:      lru.New[string, downloadSum](1024),
-		asks:      lru.New[treeKey, int](4096),
-		wanted:    make(chan treeKey, 16),
+		downloads: lru.New[treeKey, int](4096),
+		queue:     make(chan treeKey, 16),
 		hashing:   limiter.New(4),
 	}
 }

@@ -30,13 +30,13 @@ func (d *Downloads) CountDownload(org, digest string, size int64) {
 		return
 	}
 	key := treeKey{org, digest}
-	if d.asks.Update(key, func(n int) int { return n + 1 }) != cacheAfter {
+	if d.downloads.Update(key, func(n int) int { return n + 1 }) != cacheAfter {
 		return
 	}
 	select {
-	case d.wanted <- key:
+	case d.queue <- key:
 	default: // the queue is full: a later download tries again
-		d.asks.Put(key, cacheAfter-1)
+		d.downloads.Put(key, cacheAfter-1)
 	}
 }
 
@@ -45,9 +45,9 @@ func (d *Downloads) CountDownload(org, digest string, size int64) {
 func (d *Downloads) StorePopularArchives(ctx context.Context) error {
 	for {
 		select {
-		case key := <-d.wanted:
+		case key := <-d.queue:
 			if err := d.putArchive(ctx, key.org, key.digest); err != nil {
-				d.asks.Put(key, 0)
+				d.downloads.Put(key, 0)
 				if !errors.Is(err, blob.ErrNotFound) { // the tree may have been deleted
 					return err
 				}

@@ -156,7 +156,7 @@ func (c *check) run(ctx context.Context) error {
 func (c *check) trees(ctx context.Context) error {
 	for n, err := range c.live {
 		if err != nil {
-			return fmt.Errorf("finding what is named: %w", err)
+			return fmt.Errorf("listing referenced trees: %w", err)
 		}
 		d, ok := pack.ParseDigest(n.Digest)
 		if !ok || c.marking.Trees[d] {
@@ -166,7 +166,7 @@ func (c *check) trees(ctx context.Context) error {
 		c.done.Trees++
 		m := &manifest.Manifest{Store: c.manifests, Org: c.org, Digest: n.Digest}
 		if err := m.ReadRoot(ctx); pack.IsDamage(err) {
-			c.badRoots[n.Digest] = wrong(err)
+			c.badRoots[n.Digest] = problemOf(err)
 		} else if err != nil {
 			return err
 		} else if err := c.tree(ctx, m); err != nil {
@@ -176,7 +176,7 @@ func (c *check) trees(ctx context.Context) error {
 	return nil
 }
 
-func wrong(err error) string {
+func problemOf(err error) string {
 	if errors.Is(err, blob.ErrNotFound) {
 		return "missing"
 	}
@@ -189,7 +189,7 @@ func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
 		one := &manifest.Manifest{Store: m.Store, Org: m.Org, Digest: m.Digest, Root: &format.Root{Packs: m.Root.Packs, Pages: m.Root.Pages[i : i+1]}}
 		err := c.marking.Root(ctx, one)
 		if pack.IsDamage(err) {
-			c.addDamaged(m.Root.Packs[m.Root.Pages[i].Pack], wrong(err))
+			c.addDamaged(m.Root.Packs[m.Root.Pages[i].Pack], problemOf(err))
 		} else if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (c *check) pack(ctx context.Context, id string, p *gc.MarkedPack) error {
 	}
 	segments, err := c.packs.Footer(ctx, c.org, id)
 	if pack.IsDamage(err) {
-		c.addDamaged(id, wrong(err))
+		c.addDamaged(id, problemOf(err))
 		return nil
 	} else if err != nil {
 		return err

@@ -287,7 +287,7 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 
 // writeLeft stores the valid and the restored segments of a pack, if any.
 func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) (key string, left []format.Segment, err error) {
-	if err := c.unnamed(ctx, p, w, read); err != nil {
+	if err := c.addUnreferenced(ctx, p, w, read); err != nil {
 		return "", nil, err
 	}
 	for _, s := range p.segments {
@@ -308,9 +308,9 @@ func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, re
 	return key, left, err
 }
 
-// unnamed adds the valid segments of a pack that no tree refers to: a commit may
+// addUnreferenced adds the valid segments of a pack that no tree refers to: a commit may
 // be about to.
-func (c *check) unnamed(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) error {
+func (c *check) addUnreferenced(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) error {
 	segments, err := c.packs.Footer(ctx, c.org, p.id)
 	if pack.IsDamage(err) {
 		return nil

@@ -42,7 +42,7 @@ func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*
 		Committer: b, Org: org, Writer: pack.NewWriter(ctx, b.Packs, org, prefix), Manifest: manifest.NewWriter(b.Manifests, b.Packs.TempDir, b.RootBytes),
 		Dedup: &dedup{
 			ctx: ctx, org: org, Index: b.Index, marked: marked, places: gc.NewPlaceChecker(b.Packs, org, marked),
-			Chunks: newChunkSet(b.Packs.TempDir), Borrowed: map[string][]string{},
+			Chunks: newChunkSet(b.Packs.TempDir), FromIndex: map[string][]string{},
 		},
 	}
 	if len(marked.Keys) > 0 {
@@ -109,8 +109,8 @@ func (c *Commit) inherit(ctx context.Context, parent string) error {
 	return nil
 }
 
-// CopyEndangeredChunks stores the chunks of e that are in marked packs again.
-func (c *Commit) CopyEndangeredChunks(ctx context.Context, e *format.Entry) error {
+// CopyMarkedChunks stores the chunks of e that are in marked packs again.
+func (c *Commit) CopyMarkedChunks(ctx context.Context, e *format.Entry) error {
 	var x format.Expander
 	for i := range e.Chunks {
 		k := &e.Chunks[i]
@@ -162,12 +162,12 @@ func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
 	case at.Valid:
 		c.discard(ctx)
 		ref.Epoch = c.Dedup.marked.Epoch
-		if err := c.readBack(ctx, at.Key, digest); err != nil {
+		if err := c.verifyStored(ctx, at.Key, digest); err != nil {
 			return manifest.Ref{}, err
 		}
 		return ref, c.GC.DeleteStaleRoots(ctx, c.Org, c.Dedup.marked, at.Refused)
 	}
-	err = c.checkBorrowed(ctx)
+	err = c.checkIndexedPacks(ctx)
 	if err == nil {
 		err = c.Manifest.StorePages(c.Writer)
 	}
@@ -223,7 +223,7 @@ func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation)
 	err := c.Writer.Store.Put(ctx, at.Key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
-		if err := c.rootBack(ctx, at.Key, digest); err != nil {
+		if err := c.verifyRoot(ctx, at.Key, digest); err != nil {
 			return err
 		}
 		c.Writer.AddToIndex(c.Index)

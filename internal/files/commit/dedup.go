@@ -20,8 +20,8 @@ type dedup struct {
 	places *gc.PlaceChecker
 	Chunks *chunkSet
 
-	mu       sync.Mutex          // guards Borrowed
-	Borrowed map[string][]string // packs that were found only by the index, and their names there
+	mu        sync.Mutex          // guards FromIndex
+	FromIndex map[string][]string // packs that were found only by the index, and their names there
 }
 
 // Find returns the place of a chunk of raw bytes, which may be one of f.
@@ -43,16 +43,16 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	packID := pack.FirstKey(at.Pack)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if names := s.Borrowed[packID]; !slices.Contains(names, at.Pack) {
-		s.Borrowed[packID] = append(names, at.Pack)
+	if names := s.FromIndex[packID]; !slices.Contains(names, at.Pack) {
+		s.FromIndex[packID] = append(names, at.Pack)
 	}
 	at.Pack = packID
 	return at, true, nil
 }
 
-// borrowedAs returns the names by which the index knows a pack.
-func (s *dedup) borrowedAs(packID string) []string {
+// namesInIndex returns the names by which the index knows a pack.
+func (s *dedup) namesInIndex(packID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Borrowed[packID]
+	return s.FromIndex[packID]
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// ErrPackGone means that a commit refers to a pack that is missing. The index does
+// ErrPackDeleted means that a commit refers to a pack that is missing. The index does
 // not list it any more.
-var ErrPackGone = errors.New("a pack that the chunk index named is gone")
+var ErrPackDeleted = errors.New("a pack of the chunk index is deleted")
 
-// checkBorrowed verifies that packs found only by the index exist, as far as the
+// checkIndexedPacks verifies that packs found only by the index exist, as far as the
 // new tree refers to them.
-func (c *Commit) checkBorrowed(ctx context.Context) error {
-	var borrowed []string
+func (c *Commit) checkIndexedPacks(ctx context.Context) error {
+	var packs []string
 	for _, id := range c.Manifest.Packs.IDs {
-		borrowed = append(borrowed, c.Dedup.borrowedAs(id)...)
+		packs = append(packs, c.Dedup.namesInIndex(id)...)
 	}
-	gone, err := c.Packs.Missing(ctx, c.Org, borrowed)
+	gone, err := c.Packs.Missing(ctx, c.Org, packs)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 	if err := c.Index.Drop(c.Org, gone); err != nil {
 		return fmt.Errorf("dropping deleted packs from the index: %w", err)
 	}
-	return ErrPackGone
+	return ErrPackDeleted
 }
 
 // RetryOnce repeats a commit that referred to a pack that was deleted meanwhile.
 func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	ref, err := commit()
-	if errors.Is(err, ErrPackGone) || errors.Is(err, gc.ErrStale) {
+	if errors.Is(err, ErrPackDeleted) || errors.Is(err, gc.ErrStale) {
 		ref, err = commit()
 	}
 	return ref, TryAgain(err)
@@ -42,7 +42,7 @@ func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 
 // TryAgain turns the errors of a deleted pack into a message for the user.
 func TryAgain(err error) error {
-	if !errors.Is(err, ErrPackGone) && !errors.Is(err, gc.ErrStale) {
+	if !errors.Is(err, ErrPackDeleted) && !errors.Is(err, gc.ErrStale) {
 		return err
 	}
 	return &stint.Error{

@@ -81,8 +81,8 @@ func (c *Commit) isAuthenticated(packID string) bool {
 	return c.Packs.Sealed != nil && strings.HasPrefix(packID, pack.SealedPrefix) && !slices.Contains(c.Writer.Uploaded, packID)
 }
 
-// rootBack reads the new root and deletes it if it is damaged.
-func (c *Commit) rootBack(ctx context.Context, key, digest string) error {
+// verifyRoot reads the new root and deletes it if it is damaged.
+func (c *Commit) verifyRoot(ctx context.Context, key, digest string) error {
 	if !c.Verifies {
 		return nil
 	}
@@ -98,8 +98,8 @@ func (c *Commit) rootBack(ctx context.Context, key, digest string) error {
 	return err
 }
 
-// readBack verifies an equal tree that was stored before, unless it is the parent.
-func (c *Commit) readBack(ctx context.Context, key, digest string) error {
+// verifyStored verifies an equal tree that was stored before, unless it is the parent.
+func (c *Commit) verifyStored(ctx context.Context, key, digest string) error {
 	if !c.Verifies || digest == c.parent {
 		return nil
 	}

@@ -31,7 +31,7 @@ import (
 // reliable as that of an archive. Links must stay in the tree.
 func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (manifest.Ref, error) {
 	ref, err := x.commitEntries(ctx, org, parent, r)
-	if errors.Is(err, commit.ErrPackGone) {
+	if errors.Is(err, commit.ErrPackDeleted) {
 		err = chunksMissing("some")
 	}
 	return ref, err
@@ -81,7 +81,7 @@ type entriesCommit struct {
 
 	entries int64
 	missing int64
-	looked  bool            // all packs were listed because a chunk was missing
+	scanned bool            // all packs were listed because a chunk was missing
 	summed  map[string]bool // paths of files whose hashes must be verified
 }
 
@@ -149,7 +149,7 @@ func (a *entriesCommit) complete(ctx context.Context) error {
 
 // checkPacks verifies before reading that packs found only by the index exist.
 func (a *entriesCommit) checkPacks(ctx context.Context) error {
-	packs := slices.Concat(slices.Collect(maps.Values(a.commit.Dedup.Borrowed))...)
+	packs := slices.Concat(slices.Collect(maps.Values(a.commit.Dedup.FromIndex))...)
 	gone, err := a.x.commits.Packs.Missing(ctx, a.commit.Org, packs)
 	if err != nil || len(gone) == 0 {
 		return err
@@ -157,7 +157,7 @@ func (a *entriesCommit) checkPacks(ctx context.Context) error {
 	if err := a.x.commits.Index.Drop(a.commit.Org, gone); err != nil {
 		return fmt.Errorf("dropping deleted packs from the index: %w", err)
 	}
-	return commit.ErrPackGone
+	return commit.ErrPackDeleted
 }
 
 // check checks an entry without access to the store, and adjusts its path, mode,
@@ -223,8 +223,8 @@ func sameChunk(a, b format.Chunk) bool { return a.Hash == b.Hash && a.Size == b.
 
 func (a *entriesCommit) place(ctx context.Context, c *format.Chunk) error {
 	at, ok, err := a.commit.Dedup.Find(nil, c.Hash, c.Size)
-	if err == nil && !ok && !a.looked {
-		a.looked = true
+	if err == nil && !ok && !a.scanned {
+		a.scanned = true
 		if err = a.x.scanPacks(ctx, a.commit.Org, true); err == nil {
 			at, ok, err = a.commit.Dedup.Find(nil, c.Hash, c.Size)
 		}
@@ -245,7 +245,7 @@ func (a *entriesCommit) write(ctx context.Context) error {
 				return err
 			}
 		}
-		return a.commit.CopyEndangeredChunks(ctx, e)
+		return a.commit.CopyMarkedChunks(ctx, e)
 	})
 	return errors.Join(err, chunks.Close())
 }

@@ -69,7 +69,7 @@ func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) erro
 
 // settled reports, by its name, whether a pack belongs to no running commit.
 func (x *Exchanger) settled(packID string) bool {
-	return strings.HasPrefix(packID, pack.SentPrefix) || pack.Minted(packID) < stint.ULIDAt(x.scans.now().Add(-settledAge))
+	return strings.HasPrefix(packID, pack.SentPrefix) || pack.TimePart(packID) < stint.ULIDAt(x.scans.now().Add(-settledAge))
 }
 
 // available reports whether a chunk is in a pack that commits may refer to.

@@ -262,7 +262,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	id := pack.FirstKey(group[0].key)[len(c.org+"/packs/"):]
 	p := c.marks.Packs[id]
 	// The name of a pack contains the time at which its commit was running.
-	oldEnough := pack.Minted(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
+	oldEnough := pack.TimePart(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
 	if p == nil {
 		for _, o := range group {
 			c.classify(o, false, oldEnough, false)
@@ -274,7 +274,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 		return err
 	}
 	compacted := false
-	if oldEnough && !p.Whole && (keep == nil || !p.all()) {
+	if oldEnough && !p.Whole && (keep == nil || !p.allReferenced()) {
 		if compacted, err = c.compact(ctx, id, group, keep, p); err != nil {
 			return err
 		}
@@ -304,17 +304,17 @@ func (c *collection) keeper(ctx context.Context, group []object, p *MarkedPack) 
 		for _, s := range segments {
 			has[s.Offset] = true
 		}
-		if p.within(has) {
+		if p.isWithin(has) {
 			return &o, nil
 		}
 	}
 	return nil, nil
 }
 
-// within reports whether the offsets include all referenced segments.
-func (p *MarkedPack) within(has map[uint32]bool) bool {
+// isWithin reports whether the offsets include all referenced segments.
+func (p *MarkedPack) isWithin(has map[uint32]bool) bool {
 	for _, o := range p.offsets {
-		if p.named(o) && !has[o] {
+		if p.isReferenced(o) && !has[o] {
 			return false
 		}
 	}
@@ -324,7 +324,7 @@ func (p *MarkedPack) within(has map[uint32]bool) bool {
 // compact writes a compacted pack if the referenced part of the kept object is
 // small, or if no object holds all of it.
 func (c *collection) compact(ctx context.Context, id string, group []object, keep *object, p *MarkedPack) (bool, error) {
-	named, small, err := c.share(ctx, id, keep, p)
+	referenced, small, err := c.share(ctx, id, keep, p)
 	if pack.IsDamage(err) {
 		c.done.Damaged++
 		return false, nil
@@ -334,7 +334,7 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	}
 	f := &pack.Reader{Store: c.gc.Packs, Org: c.org}
 	w := &pack.Compactor{Packs: c.gc.Packs, Org: c.org}
-	key, size, err := w.Write(ctx, id, named, w.From(ctx, f, id))
+	key, size, err := w.Write(ctx, id, referenced, w.From(ctx, f, id))
 	var refused *stint.Error
 	switch err := errors.Join(err, f.Close()); {
 	case errors.As(err, &refused):
@@ -349,11 +349,11 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	}
 	c.done.Compacted++
 	c.done.Freed -= size
-	return true, pack.Reindex(c.gc.Index, c.org, keysOf(group), key, named)
+	return true, pack.Reindex(c.gc.Index, c.org, keysOf(group), key, referenced)
 }
 
 // share returns the referenced segments of a pack and whether they are few.
-func (c *collection) share(ctx context.Context, id string, keep *object, p *MarkedPack) (named []format.Segment, small bool, err error) {
+func (c *collection) share(ctx context.Context, id string, keep *object, p *MarkedPack) (referenced []format.Segment, small bool, err error) {
 	var segments []format.Segment
 	if keep != nil {
 		segments, err = pack.ReadSegments(ctx, c.gc.Packs.Store, keep.key)
@@ -366,12 +366,12 @@ func (c *collection) share(ctx context.Context, id string, keep *object, p *Mark
 	total, kept := int64(0), int64(0)
 	for _, s := range segments {
 		total += int64(s.Length)
-		if p.named(s.Offset) {
+		if p.isReferenced(s.Offset) {
 			kept += int64(s.Length)
-			named = append(named, s)
+			referenced = append(referenced, s)
 		}
 	}
-	return named, keep == nil || kept*100 < total*int64(c.o.Compact), nil
+	return referenced, keep == nil || kept*100 < total*int64(c.o.Compact), nil
 }
 
 // apply carries out the decisions. Deleted packs are removed from the index first.

@@ -44,14 +44,14 @@ func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string,
 	k := NewMarking(g.Manifests, org, found)
 	for digest, err := range live {
 		if err != nil {
-			return nil, fmt.Errorf("finding what is named: %w", err)
+			return nil, fmt.Errorf("listing referenced trees: %w", err)
 		}
 		d, ok := pack.ParseDigest(digest)
 		if !ok || k.Trees[d] {
 			continue
 		}
 		if err := k.tree(ctx, digest); err != nil {
-			return nil, fmt.Errorf("marking what the tree %s names: %w", digest, err)
+			return nil, fmt.Errorf("marking the content of the tree %s: %w", digest, err)
 		}
 		k.Trees[d] = true
 	}
@@ -134,14 +134,14 @@ func (k *Marking) open(ctx context.Context, packID string) (*MarkedPack, error) 
 	return p, nil
 }
 
-// named reports whether the segment at an offset is referenced.
-func (p *MarkedPack) named(offset uint32) bool {
+// isReferenced reports whether the segment at an offset is referenced.
+func (p *MarkedPack) isReferenced(offset uint32) bool {
 	i, ok := slices.BinarySearch(p.offsets, offset)
 	return p.Whole || ok && p.bits[i/64]&(1<<(i%64)) != 0
 }
 
-// all reports whether every segment is referenced.
-func (p *MarkedPack) all() bool {
+// allReferenced reports whether every segment is referenced.
+func (p *MarkedPack) allReferenced() bool {
 	n := 0
 	for i := range p.offsets {
 		n += int(p.bits[i/64] >> (i % 64) & 1)

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrMissingSegment means that a segment of a tree is deleted or marked.
-var ErrMissingSegment = errors.New("a segment is gone, or about to be deleted")
+var ErrMissingSegment = errors.New("a segment is deleted or marked for deletion")
 
 // Intact returns ErrMissingSegment if a segment of the tree is deleted or marked.
 func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) error {
@@ -53,14 +53,14 @@ type PlaceChecker struct {
 	org    string
 	marked Marks
 
-	mu     sync.Mutex                     // guards the fields below
-	tables map[string]*pack.CompactedPack // of doubtful packs; nil if not read
-	looked map[string]bool                // packs that were looked up
+	mu      sync.Mutex                     // guards the fields below
+	tables  map[string]*pack.CompactedPack // of doubtful packs; nil if not read
+	checked map[string]bool                // packs that were looked up
 }
 
 // NewPlaceChecker returns a checker of places in the packs of s.
 func NewPlaceChecker(s *pack.Store, org string, c Marks) *PlaceChecker {
-	return &PlaceChecker{packs: s, org: org, marked: c, tables: map[string]*pack.CompactedPack{}, looked: map[string]bool{}}
+	return &PlaceChecker{packs: s, org: org, marked: c, tables: map[string]*pack.CompactedPack{}, checked: map[string]bool{}}
 }
 
 // tree returns ErrMissingSegment if a segment of the tree is not available.
@@ -117,8 +117,8 @@ func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if key := pack.Key(d.org, at.Pack); d.marked.Doubtful[key] && !d.looked[at.Pack] {
-		if err := d.look(ctx, at.Pack, key); err != nil {
+	if key := pack.Key(d.org, at.Pack); d.marked.Doubtful[key] && !d.checked[at.Pack] {
+		if err := d.check(ctx, at.Pack, key); err != nil {
 			return false, err
 		}
 	}
@@ -129,9 +129,9 @@ func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, erro
 	return err == nil, err
 }
 
-// look records whether the pack itself exists and is not marked.
-func (d *PlaceChecker) look(ctx context.Context, packID, key string) error {
-	d.looked[packID] = true
+// check records whether the pack itself exists and is not marked.
+func (d *PlaceChecker) check(ctx context.Context, packID, key string) error {
+	d.checked[packID] = true
 	if !d.marked.Keys[key] {
 		if _, err := d.packs.Stat(ctx, key); !pack.IsDamage(err) {
 			return err

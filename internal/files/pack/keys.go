@@ -54,9 +54,9 @@ const SealedPrefix = "sealed-"
 // can be reused at once.
 const SentPrefix = "sent-"
 
-// Minted returns the part of a pack's name that contains the time at which it was
+// TimePart returns the part of a pack's name that contains the time at which it was
 // begun.
-func Minted(id string) string {
+func TimePart(id string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(id, SentPrefix), SealedPrefix)
 }
 

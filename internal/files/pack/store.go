@@ -183,8 +183,8 @@ func (p *compactedReader) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	skip := uint32(p.at) - e.offset
-	if err := p.stand(e.object, e.at+skip); errors.Is(err, blob.ErrNotFound) && p.stale < maxStale {
-		return 0, p.renew()
+	if err := p.seek(e.object, e.at+skip); errors.Is(err, blob.ErrNotFound) && p.stale < maxStale {
+		return 0, p.refresh()
 	} else if err != nil {
 		return 0, err
 	}
@@ -199,8 +199,8 @@ func (p *compactedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// stand opens an object at a position unless the reader is there already.
-func (p *compactedReader) stand(object, at uint32) error {
+// seek opens an object at a position unless the reader is there already.
+func (p *compactedReader) seek(object, at uint32) error {
 	if p.r != nil && p.object == object && p.next == at {
 		return nil
 	}
@@ -215,8 +215,8 @@ func (p *compactedReader) stand(object, at uint32) error {
 	return nil
 }
 
-// renew reads the table again, because an object was replaced.
-func (p *compactedReader) renew() error {
+// refresh reads the table again, because an object was replaced.
+func (p *compactedReader) refresh() error {
 	p.stale++
 	t, err := p.store.load(p.ctx, p.table.key)
 	if err == nil && t == nil {

@@ -80,7 +80,7 @@ func (b *Scanner) commitDir(ctx context.Context, org, parent, dir string, o DirO
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	in := commit.NewChunker(ctx, c.Dedup, c.Writer, c.Manifest.Add)
-	s := newScan(b, in, o)
+	s := newFolderScan(b, in, o)
 	err = s.compareFolder("", root)
 	if err == nil {
 		err = s.folder(root, "", 1)
@@ -91,8 +91,8 @@ func (b *Scanner) commitDir(ctx context.Context, org, parent, dir string, o DirO
 	return c.Finish(ctx)
 }
 
-// scan walks a folder in path order.
-type scan struct {
+// folderScan walks a folder in path order.
+type folderScan struct {
 	in       *commit.Chunker
 	options  DirOptions
 	limits   limits.Limits
@@ -105,13 +105,13 @@ type scan struct {
 	waiting  []*format.Entry // KeepParents folders in which no entry was found yet, outermost first
 }
 
-func newScan(b *Scanner, in *commit.Chunker, o DirOptions) *scan {
-	s := &scan{in: in, options: o, limits: b.Limits, tempDir: b.Commits.Packs.TempDir}
+func newFolderScan(b *Scanner, in *commit.Chunker, o DirOptions) *folderScan {
+	s := &folderScan{in: in, options: o, limits: b.Limits, tempDir: b.Commits.Packs.TempDir}
 	s.setLimits()
 	return s
 }
 
-func (s *scan) setLimits() {
+func (s *folderScan) setLimits() {
 	if s.options.MaxBytes > 0 {
 		s.limits.TotalBytes = s.options.MaxBytes
 	}
@@ -132,10 +132,10 @@ func (s *scan) setLimits() {
 
 // folder walks root, whose path in the tree is dir. Each folder has an os.Root of
 // its own, so no link can lead from one to another.
-func (s *scan) folder(root *os.Root, dir string, depth int) error {
+func (s *folderScan) folder(root *os.Root, dir string, depth int) error {
 	for name, err := range s.names(root) {
 		if err != nil {
-			return s.unreadable(dir, err)
+			return s.readError(dir, err)
 		}
 		path := name
 		if dir != "" {
@@ -149,7 +149,7 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 }
 
 // names returns the names in a folder in order.
-func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
+func (s *folderScan) names(root *os.Root) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		sorted := spool.NewSorter(s.tempDir)
 		defer func() { _ = sorted.Close() }() // was only read
@@ -170,7 +170,7 @@ func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 }
 
 // list adds the names in a folder to sorted.
-func (s *scan) list(root *os.Root, sorted *spool.Sorter) error {
+func (s *folderScan) list(root *os.Root, sorted *spool.Sorter) error {
 	d, err := root.Open(".")
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (s *scan) list(root *os.Root, sorted *spool.Sorter) error {
 	for count := s.entries; ; {
 		names, err := d.Readdirnames(1024)
 		if count += int64(len(names)); count > s.limits.Entries {
-			return s.tooMany()
+			return s.tooManyError()
 		}
 		for _, name := range names {
 			if err := sorted.Add(&format.Entry{Path: name, Kind: format.Folder}); err != nil {
@@ -194,35 +194,35 @@ func (s *scan) list(root *os.Root, sorted *spool.Sorter) error {
 	}
 }
 
-func (s *scan) tooMany() error {
+func (s *folderScan) tooManyError() error {
 	return limits.TooLarge("The tree has more than %d entries.", s.limits.Entries)
 }
 
-func (s *scan) entry(root *os.Root, name, path string, depth int) error {
+func (s *folderScan) entry(root *os.Root, name, path string, depth int) error {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.options.OnMismatch(path) // deleted meanwhile
 		return nil
 	} else if err != nil {
-		return s.unreadable(path, err)
+		return s.readError(path, err)
 	}
 	if s.base != nil && isWhiteout(info) {
-		return s.nothing(path)
+		return s.addWhiteout(path)
 	}
 	if s.options.Ignore(path, info.IsDir()) {
 		s.options.OnMismatch(path)
-		return s.nothing(path)
+		return s.addWhiteout(path)
 	}
 	if err := s.limits.CheckPath(path, depth); err != nil {
 		return err
 	}
 	if s.entries++; s.entries > s.limits.Entries {
-		return s.tooMany()
+		return s.tooManyError()
 	}
 	if info.IsDir() && s.options.KeepParents != nil && s.options.KeepParents(path) {
-		return s.pass(root, name, path, info, depth)
+		return s.enterParent(root, name, path, info, depth)
 	}
-	if err := s.arrived(); err != nil {
+	if err := s.addWaiting(); err != nil {
 		return err
 	}
 	e := &format.Entry{Path: path, Mode: uint16(info.Mode().Perm())}
@@ -241,7 +241,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	case fs.ModeSymlink:
 		e.Kind, e.Mode = format.Symlink, 0o777
 		if e.Target, err = root.Readlink(name); err != nil {
-			return s.unopened(path, err)
+			return s.openError(path, err)
 		}
 		return s.in.AddEntry(e)
 	}
@@ -251,19 +251,19 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	s.entries--
 	s.options.OnMismatch(path)
 	s.options.OnSkip(path, info.Mode())
-	return s.nothing(path)
+	return s.addWhiteout(path)
 }
 
-// nothing records that the tree has no entry at path, even if the base does.
-func (s *scan) nothing(path string) error {
+// addWhiteout records that the tree has no entry at path, even if the base does.
+func (s *folderScan) addWhiteout(path string) error {
 	if s.base == nil {
 		return nil
 	}
 	return s.in.AddEntry(&format.Entry{Path: path, Kind: whiteout})
 }
 
-// pass walks a folder for which KeepParents is set.
-func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
+// enterParent walks a folder for which KeepParents is set.
+func (s *folderScan) enterParent(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
 	e := &format.Entry{Path: path, Kind: format.Folder, Mode: 0o755}
 	s.waiting = append(s.waiting, e)
 	err := s.enter(root, name, e, info, depth)
@@ -273,8 +273,8 @@ func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth in
 	return err
 }
 
-// arrived adds the KeepParents folders above an entry that was found.
-func (s *scan) arrived() error {
+// addWaiting adds the KeepParents folders above an entry that was found.
+func (s *folderScan) addWaiting() error {
 	for _, e := range s.waiting {
 		if err := s.in.AddEntry(e); err != nil {
 			return err
@@ -284,17 +284,17 @@ func (s *scan) arrived() error {
 	return nil
 }
 
-func (s *scan) enter(root *os.Root, name string, e *format.Entry, info fs.FileInfo, depth int) error {
+func (s *folderScan) enter(root *os.Root, name string, e *format.Entry, info fs.FileInfo, depth int) error {
 	inner, err := root.OpenRoot(name)
 	if err != nil {
-		return s.unopened(e.Path, err)
+		return s.openError(e.Path, err)
 	}
 	opened, err := inner.Stat(".")
 	switch {
 	case err != nil:
-		err = s.unreadable(e.Path, err)
+		err = s.readError(e.Path, err)
 	case !os.SameFile(info, opened):
-		err = changed(e.Path)
+		err = replacedError(e.Path)
 	case !slices.Contains(s.waiting, e):
 		err = s.openedFolder(inner, e)
 	}
@@ -306,18 +306,18 @@ func (s *scan) enter(root *os.Root, name string, e *format.Entry, info fs.FileIn
 
 // compare calls OnMismatch if an entry of a whole folder has attributes of an
 // overlay. In an upper layer they belong to its overlay.
-func (s *scan) compare(path string, f *os.File) error {
+func (s *folderScan) compare(path string, f *os.File) error {
 	if !s.compares || s.base != nil {
 		return nil
 	}
-	speaks, err := hasOverlayAttributes(f)
-	if speaks {
+	found, err := hasOverlayAttributes(f)
+	if found {
 		s.options.OnMismatch(path)
 	}
 	return err
 }
 
-func (s *scan) compareFolder(path string, root *os.Root) error {
+func (s *folderScan) compareFolder(path string, root *os.Root) error {
 	if !s.compares || s.base != nil {
 		return nil
 	}
@@ -329,21 +329,21 @@ func (s *scan) compareFolder(path string, root *os.Root) error {
 }
 
 // openedFolder adds a folder, preceded by a whiteout if it is opaque.
-func (s *scan) openedFolder(inner *os.Root, e *format.Entry) error {
+func (s *folderScan) openedFolder(inner *os.Root, e *format.Entry) error {
 	if err := s.compareFolder(e.Path, inner); err != nil {
-		return s.unreadable(e.Path, err)
+		return s.readError(e.Path, err)
 	}
 	if s.base != nil {
 		f, err := inner.Open(".")
 		if err != nil {
-			return s.unreadable(e.Path, err)
+			return s.readError(e.Path, err)
 		}
 		opaque, err := hides(e.Path, f)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return s.unreadable(e.Path, err)
+			return s.readError(e.Path, err)
 		}
 		if opaque {
-			if err := s.nothing(e.Path); err != nil {
+			if err := s.addWhiteout(e.Path); err != nil {
 				return err
 			}
 		}
@@ -351,23 +351,23 @@ func (s *scan) openedFolder(inner *os.Root, e *format.Entry) error {
 	return s.in.AddEntry(e)
 }
 
-func (s *scan) file(root *os.Root, name string, e *format.Entry, info fs.FileInfo) error {
+func (s *folderScan) file(root *os.Root, name string, e *format.Entry, info fs.FileInfo) error {
 	if s.files++; s.files > s.options.MaxFiles {
 		return limits.TooLarge("The tree has more than %d files.", s.options.MaxFiles)
 	}
 	// The file may have become a pipe: opening must not wait for a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return s.unopened(e.Path, err)
+		return s.openError(e.Path, err)
 	}
 	opened, err := f.Stat()
 	switch {
 	case err != nil:
-		err = s.unreadable(e.Path, err)
+		err = s.readError(e.Path, err)
 	case !os.SameFile(info, opened):
-		err = changed(e.Path)
+		err = replacedError(e.Path)
 	case opened.Size() > s.left():
-		err = s.fileTooLarge(e.Path) // before reading, because a sparse file may be huge
+		err = s.tooLargeError(e.Path) // before reading, because a sparse file may be huge
 	default:
 		err = s.openedFile(f, e)
 	}
@@ -375,19 +375,19 @@ func (s *scan) file(root *os.Root, name string, e *format.Entry, info fs.FileInf
 }
 
 // openedFile adds a file, or a whiteout if the file is one.
-func (s *scan) openedFile(f *os.File, e *format.Entry) error {
+func (s *folderScan) openedFile(f *os.File, e *format.Entry) error {
 	if err := s.compare(e.Path, f); err != nil {
-		return s.unreadable(e.Path, err)
+		return s.readError(e.Path, err)
 	}
 	if s.base != nil {
 		gone, err := hides(e.Path, f)
 		if err != nil {
-			return s.unreadable(e.Path, err)
+			return s.readError(e.Path, err)
 		}
 		if gone {
 			s.files--
 			s.entries--
-			return s.nothing(e.Path)
+			return s.addWhiteout(e.Path)
 		}
 		old, err := s.base.Find(s.in.Line.Ctx, e.Path)
 		if err != nil {
@@ -395,41 +395,41 @@ func (s *scan) openedFile(f *os.File, e *format.Entry) error {
 		}
 		s.in.ParentChunks = commit.NewParentChunks(old)
 	}
-	err := s.in.Content(e, &measured{s: s, f: f, path: e.Path, left: s.left()})
+	err := s.in.Content(e, &limitedReader{s: s, f: f, path: e.Path, left: s.left()})
 	s.bytes += e.Size
 	return err
 }
 
-func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
+func (s *folderScan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
 
-func (s *scan) fileTooLarge(path string) error {
+func (s *folderScan) tooLargeError(path string) error {
 	return limits.TooLarge("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, limits.Printable(path), s.limits.FileBytes)
 }
 
-func changed(path string) error {
+func replacedError(path string) error {
 	return limits.Invalid("'%s' was replaced while it was being read.", limits.Printable(path))
 }
 
-// unopened returns the error of an entry that could not be opened as its former
+// openError returns the error of an entry that could not be opened as its former
 // kind. A deleted entry is not an error.
-func (s *scan) unopened(path string, err error) error {
+func (s *folderScan) openError(path string, err error) error {
 	var code syscall.Errno
 	if !errors.As(err, &code) { // os.Root's error for a link that leads outside
-		return changed(path)
+		return replacedError(path)
 	}
 	switch code {
 	case syscall.ENOENT:
 		s.options.OnMismatch(path)
 		return nil
 	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
-		return changed(path)
+		return replacedError(path)
 	}
-	return s.unreadable(path, err)
+	return s.readError(path, err)
 }
 
-// unreadable returns the error of an unreadable entry. Missing permissions are the
+// readError returns the error of an unreadable entry. Missing permissions are the
 // folder owner's to correct; other errors are internal.
-func (s *scan) unreadable(path string, err error) error {
+func (s *folderScan) readError(path string, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err
 	}
@@ -441,21 +441,21 @@ func (s *scan) unreadable(path string, err error) error {
 	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
 }
 
-// measured limits reads of a file that may grow meanwhile.
-type measured struct {
-	s    *scan
+// limitedReader limits reads of a file that may grow meanwhile.
+type limitedReader struct {
+	s    *folderScan
 	f    *os.File
 	path string
 	left int64
 }
 
-func (m *measured) Read(b []byte) (int, error) {
+func (m *limitedReader) Read(b []byte) (int, error) {
 	n, err := m.f.Read(b)
 	if m.left -= int64(n); m.left < 0 {
-		return n, m.s.fileTooLarge(m.path)
+		return n, m.s.tooLargeError(m.path)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = m.s.unreadable(m.path, err)
+		err = m.s.readError(m.path, err)
 	}
 	return n, err
 }

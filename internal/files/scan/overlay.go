@@ -47,9 +47,9 @@ func (b *Scanner) commitOverlay(ctx context.Context, org, base, upper string, o 
 		return manifest.Ref{}, errors.Join(err, root.Close())
 	}
 	c.Manifest.Base = m
-	g := &merger{ctx: ctx, base: m, pages: manifest.PageReader{M: m}, to: c.Manifest, commit: c}
+	g := &overlayMerge{ctx: ctx, base: m, pages: manifest.PageReader{M: m}, to: c.Manifest, commit: c}
 	in := commit.NewChunker(ctx, c.Dedup, c.Writer, g.change)
-	s := newScan(b, in, o)
+	s := newFolderScan(b, in, o)
 	s.base = &manifest.Finder{Pages: manifest.PageReader{M: m}}
 	err = in.End(errors.Join(s.folder(root, "", 1), root.Close()))
 	if err == nil {
@@ -59,7 +59,7 @@ func (b *Scanner) commitOverlay(ctx context.Context, org, base, upper string, o 
 		err = c.Manifest.EndPage()
 	}
 	if err == nil {
-		err = s.checkWhole(&c.Manifest.Root)
+		err = s.checkTotals(&c.Manifest.Root)
 	}
 	if err != nil {
 		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
@@ -67,9 +67,9 @@ func (b *Scanner) commitOverlay(ctx context.Context, org, base, upper string, o 
 	return c.Finish(ctx)
 }
 
-// checkWhole checks a merged tree against the limits that apply to more than its
+// checkTotals checks a merged tree against the limits that apply to more than its
 // changes.
-func (s *scan) checkWhole(x *format.Root) error {
+func (s *folderScan) checkTotals(x *format.Root) error {
 	var entries, files, size int64
 	for i := range x.Pages {
 		p := &x.Pages[i]
@@ -77,7 +77,7 @@ func (s *scan) checkWhole(x *format.Root) error {
 	}
 	switch {
 	case entries > s.limits.Entries:
-		return s.tooMany()
+		return s.tooManyError()
 	case files > s.options.MaxFiles:
 		return limits.TooLarge("The tree has more than %d files.", s.options.MaxFiles)
 	case size > s.limits.TotalBytes:
@@ -86,9 +86,9 @@ func (s *scan) checkWhole(x *format.Root) error {
 	return nil
 }
 
-// merger merges a base and changes in path order. It reuses pages without changes
+// overlayMerge merges a base and changes in path order. It reuses pages without changes
 // unread. It serves one goroutine.
-type merger struct {
+type overlayMerge struct {
 	ctx     context.Context
 	base    *manifest.Manifest
 	pages   manifest.PageReader
@@ -100,7 +100,7 @@ type merger struct {
 }
 
 // change adds an entry or applies a whiteout.
-func (g *merger) change(e *format.Entry) error {
+func (g *overlayMerge) change(e *format.Entry) error {
 	if err := g.copyBefore(e.Path); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (g *merger) change(e *format.Entry) error {
 }
 
 // copyBefore copies the entries of the base before path.
-func (g *merger) copyBefore(path string) error {
+func (g *overlayMerge) copyBefore(path string) error {
 	before := func(p string) bool { return format.ComparePaths(p, path) < 0 }
 	// A page ends before the next one begins. The end of the last page is unknown
 	// before it is read, and it may have to change because an entry follows.
@@ -127,13 +127,13 @@ func (g *merger) copyBefore(path string) error {
 }
 
 // rest copies the remaining entries of the base.
-func (g *merger) rest() error {
+func (g *overlayMerge) rest() error {
 	return g.copy(func(string) bool { return true }, func() bool { return true })
 }
 
 // copy copies entries while one holds for their paths. It reuses an unread page if
 // whole holds and the writer is between pages.
-func (g *merger) copy(one func(path string) bool, whole func() bool) error {
+func (g *overlayMerge) copy(one func(path string) bool, whole func() bool) error {
 	for {
 		first, ok := g.next()
 		if !ok || !one(first) {
@@ -150,7 +150,7 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 		if err != nil {
 			return err
 		}
-		if err := g.commit.CopyEndangeredChunks(g.ctx, e); err != nil {
+		if err := g.commit.CopyMarkedChunks(g.ctx, e); err != nil {
 			return err
 		}
 		if err := g.to.Add(e); err != nil {
@@ -160,7 +160,7 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 }
 
 // skip drops the base's entry at path, and with below everything below it.
-func (g *merger) skip(path string, below bool) error {
+func (g *overlayMerge) skip(path string, below bool) error {
 	for {
 		first, ok := g.next()
 		if !ok || first != path && (!below || !format.IsUnder(first, path)) {
@@ -177,7 +177,7 @@ func (g *merger) skip(path string, below bool) error {
 }
 
 // next returns the path of the base's next entry without reading a page.
-func (g *merger) next() (path string, ok bool) {
+func (g *overlayMerge) next() (path string, ok bool) {
 	if g.read && len(g.entries) == 0 {
 		g.page++
 		g.read = false
@@ -192,7 +192,7 @@ func (g *merger) next() (path string, ok bool) {
 }
 
 // pull returns the base's next entry, which must exist.
-func (g *merger) pull() (*format.Entry, error) {
+func (g *overlayMerge) pull() (*format.Entry, error) {
 	if !g.read {
 		var err error
 		if g.entries, err = g.pages.Page(g.ctx, g.page); err != nil {

@@ -81,7 +81,7 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 
 // hasOverlayAttributes reports whether an open file or folder has attributes with
 // a meaning to an overlay over it.
-func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
+func hasOverlayAttributes(f *os.File) (found bool, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return false, fmt.Errorf("reading attributes: %w", err)
@@ -100,8 +100,8 @@ func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
 	}
 	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
 		for _, prefix := range overlayPrefixes {
-			speaks = speaks || strings.HasPrefix(name, prefix)
+			found = found || strings.HasPrefix(name, prefix)
 		}
 	}
-	return speaks, nil
+	return found, nil
 }

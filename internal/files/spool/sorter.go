@@ -186,9 +186,9 @@ func fromSlice(entries []*format.Entry) nextEntry {
 
 // merge is a heap of runs, ordered by their next entry. Of equal paths, that of
 // the earlier run comes first.
-type merge []*run
+type merge []*sortedRun
 
-type run struct {
+type sortedRun struct {
 	number int
 	entry  *format.Entry
 	next   nextEntry
@@ -203,7 +203,7 @@ func newMerge(sources []nextEntry) (merge, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		m = append(m, &run{number: i, entry: e, next: next})
+		m = append(m, &sortedRun{number: i, entry: e, next: next})
 	}
 	heap.Init(&m)
 	return m, nil
@@ -226,7 +226,7 @@ func (m *merge) advance() error {
 
 func (m merge) Len() int      { return len(m) }
 func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
-func (m *merge) Push(x any)   { *m = append(*m, x.(*run)) }
+func (m *merge) Push(x any)   { *m = append(*m, x.(*sortedRun)) }
 
 func (m merge) Less(i, j int) bool {
 	if c := format.ComparePaths(m[i].entry.Path, m[j].entry.Path); c != 0 {

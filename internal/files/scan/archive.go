@@ -34,9 +34,9 @@ func (b *Scanner) commitArchive(ctx context.Context, org, parent string, f forma
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	c.Writer.Stage()
-	u := &unpacker{EntrySet: NewEntrySet(&b.Limits, b.Commits.Packs.TempDir)}
+	u := &archiveScan{EntrySet: NewEntrySet(&b.Limits, b.Commits.Packs.TempDir)}
 	defer func() { err = errors.Join(err, u.Close()) }()
-	if err := u.unpack(ctx, c, f, r); err != nil {
+	if err := u.scan(ctx, c, f, r); err != nil {
 		return manifest.Ref{}, err
 	}
 	if err := c.Dedup.Chunks.Close(); err != nil { // frees memory for sorting
@@ -48,14 +48,14 @@ func (b *Scanner) commitArchive(ctx context.Context, org, parent string, f forma
 	return c.Finish(ctx)
 }
 
-// unpacker reads the entries of a tar.
-type unpacker struct {
+// archiveScan reads the entries of an archive.
+type archiveScan struct {
 	*EntrySet
 	archive *archiveReader
 	headers int64
 }
 
-func (u *unpacker) unpack(ctx context.Context, c *commit.Commit, f format.Format, r io.Reader) error {
+func (u *archiveScan) scan(ctx context.Context, c *commit.Commit, f format.Format, r io.Reader) error {
 	in := commit.NewChunker(ctx, c.Dedup, c.Writer, u.Add)
 	s, err := newArchiveReader(in.Line.Ctx, f, r, u.Limits)
 	if err != nil {
@@ -73,7 +73,7 @@ func (u *unpacker) unpack(ctx context.Context, c *commit.Commit, f format.Format
 }
 
 // read passes the entries to in and checks the archive up to its end.
-func (u *unpacker) read(in *commit.Chunker) error {
+func (u *archiveScan) read(in *commit.Chunker) error {
 	t := tar.NewReader(u.archive)
 	end := int64(0) // of the entries read so far
 	for {
@@ -99,7 +99,7 @@ func (u *unpacker) read(in *commit.Chunker) error {
 	return u.archive.drain()
 }
 
-func (u *unpacker) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error {
+func (u *archiveScan) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (u *unpacker) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error
 }
 
 // describe sets all fields of an entry but the content.
-func (u *unpacker) describe(e *format.Entry, h *tar.Header) error {
+func (u *archiveScan) describe(e *format.Entry, h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives use TypeRegA
 		if strings.HasSuffix(h.Name, "/") && h.Size == 0 {
@@ -166,7 +166,7 @@ func (u *unpacker) describe(e *format.Entry, h *tar.Header) error {
 // entryReader reads the content of an entry.
 type entryReader struct {
 	t *tar.Reader
-	u *unpacker
+	u *archiveScan
 }
 
 func (r *entryReader) Read(b []byte) (int, error) {
