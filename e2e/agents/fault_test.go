@@ -24,8 +24,8 @@ func refusedRequests(w *tenant) {
 // faultyRuns are runs whose model is unreachable, always fails, or does not answer.
 // They take long and therefore start before all other runs.
 type faultyRuns struct {
-	tenant                   *tenant
-	lonely, refused, waiting *stint.Run
+	tenant                        *tenant
+	unreachable, refused, waiting *stint.Run
 }
 
 func startFaultyRuns(w *tenant) *faultyRuns {
@@ -33,10 +33,10 @@ func startFaultyRuns(w *tenant) *faultyRuns {
 	at := "http://" + installation.Reserve(w)
 	d := w.kind.definition(w.model)["provider"].(object)
 	d["baseUrl"] = strings.Replace(d["baseUrl"].(string), onHost(w.model.URL), onHost(at), 1)
-	w.agent("lonely", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})
+	w.agent("unreachable", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})
 	w.agent("faulty", nil)
 	return &faultyRuns{
-		w, w.create(stint.NewRun{Agent: "lonely", Prompt: "Hello."}), w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"}),
+		w, w.create(stint.NewRun{Agent: "unreachable", Prompt: "Hello."}), w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"}),
 		w.create(stint.NewRun{Agent: "faulty", Prompt: "[[sleep: 120]]", Limits: &stint.Limits{IdleTimeout: "20s"}}),
 	}
 }
@@ -51,7 +51,7 @@ func (f *faultyRuns) check(t *testing.T) {
 		w.Errorf("the silent run is %s (%s): %s; %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), w.story(r.ID))
 	}
 	w.failed(f.refused, stint.ReasonExitCode, "model")
-	w.failed(f.lonely, stint.ReasonExitCode, "reach")
+	w.failed(f.unreachable, stint.ReasonExitCode, "reach")
 }
 
 // temporaryFault checks that a run survives a temporary fault of the model.

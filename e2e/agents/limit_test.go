@@ -33,6 +33,6 @@ func turnLimit(w *tenant) {
 		Agent: "turner", Limits: &stint.Limits{MaxTurns: 2}, Prompt: "[[run: echo a]] [[run: echo b]] [[run: echo c]] [[run: sleep 88]]",
 	}, stint.ReasonBudget, "turns", "limits.maxTurns")
 	if n := len(w.model.Requests()); n > 3 {
-		w.Errorf("the model was calls %d times", n)
+		w.Errorf("the model was called %d times", n)
 	}
 }

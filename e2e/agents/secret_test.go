@@ -39,9 +39,9 @@ func secretKey(w *tenant) {
 // value.
 func (w *tenant) checkAbsent(r *stint.Run, secret string) {
 	w.Helper()
-	told, err := json.Marshal([]any{r, w.events(r.ID), w.logs(r.ID, "")})
+	data, err := json.Marshal([]any{r, w.events(r.ID), w.logs(r.ID, "")})
 	installation.Check(w, err)
-	if bytes.Contains(told, []byte(secret)) {
+	if bytes.Contains(data, []byte(secret)) {
 		w.Errorf("the API's data about the run contain the secret; %s", w.story(r.ID))
 	}
 	if strings.Contains(w.file(r, "seen.txt"), secret) {

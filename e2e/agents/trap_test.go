@@ -67,7 +67,7 @@ func TestTraps(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		w := &tenant{T: t}
-		w.waitUntil("no process of an agent is left", func() bool { return len(processes("stint-fake-orphan")) == 0 })
+		w.waitUntil("the end of all agent processes", func() bool { return len(processes("stint-fake-orphan")) == 0 })
 	})
 }
 

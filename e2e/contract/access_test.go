@@ -65,7 +65,7 @@ func tokens(w *tenant) {
 	delete(made, "token")
 	delete(made, "lastUsedAt")
 	delete(shown, "lastUsedAt")
-	w.equal("shown without the token itself", made, shown)
+	w.equal("shown token", made, shown)
 	if !strings.HasPrefix(secret, shown["tokenPrefix"].(string)) {
 		w.Errorf("tokenPrefix %v", shown["tokenPrefix"])
 	}
@@ -86,7 +86,7 @@ func tokens(w *tenant) {
 	w.newToken(object{"expiresInDays": 365})
 	w.waitUntil("the time of the last use", func() bool { return w.object("/v1/tokens/" + made["id"].(string))["lastUsedAt"] != nil })
 	me := w.object("/v1/me")
-	w.equal("who I am", []any{w.org, "ann"}, []any{me["organization"].(object)["name"], me["user"].(object)["name"]})
+	w.equal("organisation and user", []any{w.org, "ann"}, []any{me["organization"].(object)["name"], me["user"].(object)["name"]})
 }
 
 func scopes(w *tenant) {

@@ -50,7 +50,7 @@ func (w *tenant) volume(name string, content object) stint.FileSetVersion {
 	w.Helper()
 	a := w.do(request{method: "POST", path: "/v1/volumes", body: object{"name": name}})
 	if a.StatusCode != http.StatusCreated && a.apiError().Code != stint.CodeResourceAlreadyExists {
-		w.Fatalf("POST /v1/volumes gave %s", a.body)
+		w.Fatalf("POST /v1/volumes returned %s", a.body)
 	}
 	return w.push("volumes", w.tree("volumes", name).ID, pack(w, files(content)...))
 }
@@ -313,7 +313,7 @@ func filesOfVersion(w *tenant) {
 			}
 			a := w.do(request{method: "GET", path: at + "/" + escapePath(e.Name)})
 			if a.StatusCode != 200 || string(a.body) != e.Text {
-				w.Errorf("%.40q gave %d, %d bytes", e.Name, a.StatusCode, len(a.body))
+				w.Errorf("%.40q returned %d, %d bytes", e.Name, a.StatusCode, len(a.body))
 			}
 		}
 	}

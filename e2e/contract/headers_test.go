@@ -144,7 +144,7 @@ func health(w *tenant) {
 	}
 	a := w.do(request{method: "GET", path: "/metrics", token: "-"})
 	if a.StatusCode != 200 || !strings.Contains(string(a.body), "# TYPE ") || !strings.Contains(string(a.body), "stint_") {
-		w.Errorf("/metrics gave %d, %.300s", a.StatusCode, a.body)
+		w.Errorf("/metrics returned %d, %.300s", a.StatusCode, a.body)
 	}
 	for _, hidden := range []string{w.org, w.token, w.shell.ID, string(stint.PrefixRun) + "0"} {
 		if strings.Contains(string(a.body), hidden) {

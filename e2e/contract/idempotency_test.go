@@ -137,7 +137,7 @@ func concurrentKeys(w *tenant) {
 		if a.StatusCode == 202 {
 			bodies[string(a.body)] = true
 		} else if f := a.apiError(); a.StatusCode != 409 || f.Type+" "+f.Code != keyInUse {
-			w.Errorf("a request gave %d %s", a.StatusCode, a.body)
+			w.Errorf("a request returned %d %s", a.StatusCode, a.body)
 		}
 	}
 	w.equal("different responses", 1, len(bodies))
@@ -155,12 +155,12 @@ func preferWait(w *tenant) {
 	a := w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo x > x", "artifactName": "out"}), header: map[string]string{"Prefer": "wait=60"}})
 	var r stint.Run
 	decode(w, a.body, &r)
-	w.equal("a run that was waited for", []any{202, stint.Completed, true}, []any{a.StatusCode, r.Status, r.ArtifactVersion != nil})
+	w.equal("response with Prefer: wait", []any{202, stint.Completed, true}, []any{a.StatusCode, r.Status, r.ArtifactVersion != nil})
 	w.equal("Preference-Applied", "wait", a.Header.Get("Preference-Applied"))
 	a = w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "sleep 600"}), header: map[string]string{"Prefer": "respond-async, wait=1"}})
 	decode(w, a.body, &r)
 	if a.StatusCode != 202 || r.Status.Final() {
-		w.Errorf("a long run gave %d %s", a.StatusCode, a.body)
+		w.Errorf("a long run returned %d %s", a.StatusCode, a.body)
 	}
 	w.cancel(r.ID)
 	header := keyed("k")

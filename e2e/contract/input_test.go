@@ -161,7 +161,7 @@ func brokenRequests(w *tenant) {
 		"POST /v1/volumes HTTP/1.1\r\n" + head + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}": "100",
 	} {
 		if got := w.raw(text, strings.HasPrefix(text, "POST") && want == "400"); !strings.Contains(got, " "+want+" ") {
-			w.Errorf("%.120q gave %q, want %s", text, got, want)
+			w.Errorf("%.120q returned %q, want %s", text, got, want)
 		}
 	}
 	w.equal("volumes", 0, len(list[object](w, "/v1/volumes", nil)))

@@ -124,10 +124,10 @@ func limits(w *tenant) {
 			w.wantError(request{method: "GET", path: with(path, "limit="+bad), header: map[string]string{"Accept": "application/json"}}, 400, invalid, "limit")
 		}
 		if n := len(w.page(path, 1).Data); n != 1 {
-			w.Errorf("%s with limit 1 gave %d", path, n)
+			w.Errorf("%s with limit 1 returned %d", path, n)
 		}
 		if n := len(w.page(path, 100).Data); n < 2 {
-			w.Errorf("%s with limit 100 gave %d", path, n)
+			w.Errorf("%s with limit 100 returned %d", path, n)
 		}
 	}
 	for i := range 21 {

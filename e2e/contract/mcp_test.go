@@ -72,7 +72,7 @@ func toolsRunAgent(w *tenant) {
 	select {
 	case <-progress:
 	case <-time.After(waitLimit):
-		w.Error("no notice came")
+		w.Error("no progress was reported")
 	}
 	var output struct {
 		Text, Next string

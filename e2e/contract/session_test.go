@@ -126,7 +126,7 @@ func checkpointOfEveryEnd(w *tenant) {
 		}
 		out, _ := w.runOutput(object{"checkpointId": c.ID, "prompt": "cat ~/talk || true; echo $A"})
 		if out != "state\n1\n" {
-			w.Errorf("resuming a %s run gave %q", row.status, out)
+			w.Errorf("resuming a %s run returned %q", row.status, out)
 		}
 		w.run(object{"sessionId": r.SessionID})
 	}
