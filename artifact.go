@@ -54,7 +54,7 @@ type FileSetVersion struct {
 // StorageUsage contains the storage usage of an organisation.
 type StorageUsage struct {
 	// StoredBytes and StoredObjects count compressed, deduplicated data.
-	// LimitBytes is the limit of StoredBytes; nil is no limit.
+	// LimitBytes is the limit of StoredBytes; nil if there is no limit.
 	StoredBytes   int64  `json:"storedBytes"`
 	StoredObjects int64  `json:"storedObjects"`
 	LimitBytes    *int64 `json:"limitBytes"`

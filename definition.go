@@ -75,8 +75,8 @@ type ArtifactMount struct {
 type Network struct {
 	Mode  string   `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
-	// Inspect lists hosts (domain or *.domain, optional :port) whose TLS
-	// connections the proxy terminates, so that it logs each request in full.
+	// Inspect lists hosts (domain or *.domain, optional :port). The proxy
+	// terminates TLS connections to them, so that it logs each request in full.
 	Inspect []string `json:"inspect,omitempty"`
 }
 

@@ -107,7 +107,7 @@ type NewRun struct {
 	Limits          *Limits           `json:"limits,omitempty"`
 }
 
-// Limits are the limits of one run. A zero member is no limit. A run's limits can
+// Limits are the limits of one run. 0 means no limit. A run's limits can
 // only be tighter than its agent's.
 type Limits struct {
 	OutputBytes Size    `json:"outputBytes,omitempty"`

@@ -51,7 +51,7 @@ func (c *cache) generation() uint64 {
 }
 
 // put adds a caller, unless a token was revoked since generation was read: the
-// lookup may have returned a token that is no longer valid.
+// lookup may have returned a token that was revoked since.
 func (c *cache) put(h tokenHash, caller Caller, now time.Time, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

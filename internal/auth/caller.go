@@ -17,8 +17,8 @@ type Caller struct {
 	Scopes    []string // of the token, reduced to the user's role
 	ExpiresAt stint.Time
 
-	// RunID is the run whose agent is the caller, and Depth the number of runs
-	// above it that started one another. For an agent, UserID and UserName are
+	// RunID is the run of the calling agent, and Depth the number of runs above it
+	// that started one another. For an agent, UserID and UserName are
 	// empty and TokenID is the run's ID. RunID is empty for users.
 	RunID string
 	Depth int

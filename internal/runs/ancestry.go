@@ -13,7 +13,7 @@ import (
 // ancestry describes the runs that started one another down to a new run. It is
 // zero for a run that a user creates.
 type ancestry struct {
-	parent   *string // the run whose agent creates the new one
+	parent   *string // the run of the agent that creates the new one
 	depth    int
 	sessions []string // of all ancestors
 }

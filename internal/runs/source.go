@@ -42,7 +42,7 @@ func (f *source) artifactName() string {
 }
 
 // resolveSource resolves the agent, version, session, and checkpoint of a
-// request. It refuses a request whose members contradict one another.
+// request. It refuses contradictory members.
 func (s *Service) resolveSource(ctx context.Context, org string, n *stint.NewRun) (*source, error) {
 	from := &source{}
 	agentID, err := s.resolveState(ctx, org, n, from)

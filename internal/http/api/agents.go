@@ -29,10 +29,7 @@ func (a *api) addAgentVersion(p *post) (*response, error) {
 
 func (a *api) listAgents(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
-	name, given := q.text("name")
-	if given && name == "" {
-		q.fail(stint.InvalidParam("name", "'name' cannot be empty."))
-	}
+	name := q.name()
 	key := func(x *stint.Agent) (stint.Time, string) { return x.CreatedAt, x.ID }
 	return pageByTime(a.listOf(r, c, q, "name"), key, func(page store.Range) ([]stint.Agent, error) {
 		return a.c.Agents.List(r.Context(), c.OrgID, name, page)

@@ -48,12 +48,8 @@ func archiveTag(a *artifacts.VersionArchive) string {
 // does not support ranges.
 func serveZstd(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	h := w.Header()
-	tag := `W/"` + archiveTag(archive) + `"`
-	h.Set("ETag", tag)
-	h["Cache-Control"] = privateNoCache
 	h.Set("Accept-Ranges", "none")
-	if matchesETag(r.Header, tag) {
-		w.WriteHeader(http.StatusNotModified)
+	if notModified(w, r, `W/"`+archiveTag(archive)+`"`) {
 		return nil
 	}
 	h.Set("Content-Type", mediaType(archive.Format))

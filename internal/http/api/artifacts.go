@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// fileSetAPI serves artifacts or volumes, whose routes are the same.
+// fileSetAPI serves artifacts or volumes. Both have the same routes.
 type fileSetAPI struct {
 	a    *api
 	kind stint.FileSetKind
@@ -19,13 +19,10 @@ type fileSetAPI struct {
 
 func (s fileSetAPI) list(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
-	name, given := q.text("name")
-	if given && name == "" {
-		q.fail(stint.InvalidParam("name", "'name' cannot be empty."))
-	}
+	name := q.name()
 	key := func(x *stint.FileSet) (stint.Time, string) { return x.CreatedAt, x.ID }
 	return pageByTime(s.a.listOf(r, c, q, "name"), key, func(page store.Range) ([]stint.FileSet, error) {
-		if given {
+		if name != "" {
 			return s.listByName(r, c, name, page)
 		}
 		return s.a.c.Artifacts.List(r.Context(), c.OrgID, s.kind, page)
@@ -107,8 +104,8 @@ func (s fileSetAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	})
 }
 
-// filePosition returns the identifiers of the versions whose files a request lists,
-// and the path before its page. The cursor contains both, because the current
+// filePosition returns the identifiers of the requested versions, and the path before
+// the page. The cursor contains both, because the current
 // version can change between two pages.
 func (s fileSetAPI) filePosition(r *http.Request, c auth.Caller, l *list, references ...string) (versions []string, after string, err error) {
 	position := l.position()

@@ -69,15 +69,10 @@ func (s fileSetAPI) tree(w http.ResponseWriter, r *http.Request, c *auth.Caller)
 	if err != nil {
 		return err
 	}
-	h := w.Header()
-	tag := `"` + tree.Digest + `"`
-	h.Set("ETag", tag)
-	h["Cache-Control"] = privateNoCache
-	if matchesETag(r.Header, tag) {
-		w.WriteHeader(http.StatusNotModified)
+	if notModified(w, r, `"`+tree.Digest+`"`) {
 		return nil
 	}
-	h.Set("Content-Type", treewire.TreeType)
+	w.Header().Set("Content-Type", treewire.TreeType)
 	return writeStream(w, r, tree.WriteTree)
 }
 

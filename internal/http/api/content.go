@@ -51,7 +51,7 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 	return c.failed
 }
 
-// writeStream responds with the output of write, whose length is unknown. If write
+// writeStream responds with the output of write, of unknown length. If write
 // fails before anything was sent, writeStream returns the error. Otherwise it aborts
 // the connection, so that the client notices that the content is incomplete.
 func writeStream(w http.ResponseWriter, r *http.Request, write func(context.Context, io.Writer) error) error {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// body is a request body whose reads fail if the client stops sending.
+// body is the body of a request. Its reads fail if the client stops sending.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController

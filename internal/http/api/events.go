@@ -17,7 +17,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 		return err
 	}
 	defer s.close()
-	s.run(r.Context()) // not called by openEvents, whose large frame would stay on the stack
+	s.run(r.Context()) // not in openEvents: its large frame would stay on the stack
 	return nil
 }
 

@@ -38,6 +38,20 @@ func matchesETag(h http.Header, tag string) bool {
 	return false
 }
 
+// notModified sets the entity tag of immutable content. If the client has the content,
+// notModified responds with 304 and returns true.
+func notModified(w http.ResponseWriter, r *http.Request, tag string) bool {
+	w.Header()["Cache-Control"] = privateNoCache
+	w.Header().Set("ETag", tag)
+	if !matchesETag(r.Header, tag) {
+		return false
+	}
+	w.WriteHeader(http.StatusNotModified)
+	return true
+}
+
+var privateNoCache = []string{"private, no-cache"}
+
 // wantsDigest reports whether Want-Repr-Digest contains SHA-256 (RFC 9530).
 func wantsDigest(h http.Header) bool {
 	for part := range parts(h["Want-Repr-Digest"]) {

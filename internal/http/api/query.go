@@ -71,6 +71,15 @@ func (q *query) time(name string) *stint.Time {
 	return &t
 }
 
+// name returns the name that a list is filtered by, or an empty string.
+func (q *query) name() string {
+	name, ok := q.text("name")
+	if ok && name == "" {
+		q.fail(stint.InvalidParam("name", "'name' cannot be empty."))
+	}
+	return name
+}
+
 // id returns an identifier for a filter. For a malformed one it returns an
 // identifier that does not exist.
 func (q *query) id(name, prefix string) string {

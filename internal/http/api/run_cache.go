@@ -31,16 +31,11 @@ func (a *api) cacheFinalRun(key string, body []byte) *finalRun {
 	return f
 }
 
-var privateNoCache = []string{"private, no-cache"}
-
 func (f *finalRun) write(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h["Cache-Control"] = privateNoCache
-	h.Set("ETag", f.etag)
-	if matchesETag(r.Header, f.etag) {
-		w.WriteHeader(http.StatusNotModified)
+	if notModified(w, r, f.etag) {
 		return
 	}
+	h := w.Header()
 	h["Content-Type"], h["Content-Length"] = contentTypeJSON, f.length
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(f.body)
