@@ -3,8 +3,8 @@
 // It is the only package that imports adapters. Run opens the parts in this order
 // and closes them in the reverse order:
 //
-//	data folder → keys → database → blobs → wake-ups → use cases → jobs,
-//	worker → admin socket → HTTP
+//	data folder → keys → database, wake-ups → storage → use cases → worker →
+//	HTTP, admin socket → jobs
 //
 // During shutdown the worker claims no more runs, and running ones may continue for
 // the drain time while readers follow them. Then streams end, then HTTP, then the

@@ -20,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// Isolator is a sandbox driver with resources that Close releases.
-type Isolator interface {
+// isolator is a sandbox driver with resources that Close releases.
+type isolator interface {
 	sandbox.Driver
 	io.Closer
 }
@@ -31,7 +31,7 @@ type isolators struct {
 	floor string // the operator's default, and the weakest that is allowed
 	host  hostParts
 	mu    sync.Mutex // guards open; held while an isolator is opened
-	open  map[string]Isolator
+	open  map[string]isolator
 }
 
 // hostParts are the properties of the installation that isolators need.
@@ -45,13 +45,13 @@ type hostParts struct {
 }
 
 // makers open isolators, by name.
-var makers = map[string]func(hostParts) (Isolator, error){
-	"namespace": func(h hostParts) (Isolator, error) {
+var makers = map[string]func(hostParts) (isolator, error){
+	"namespace": func(h hostParts) (isolator, error) {
 		return namespace.New(namespace.Config{
 			StateDir: filepath.Join(h.state, "namespace"), Instance: h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log,
 		})
 	},
-	"gvisor": func(h hostParts) (Isolator, error) {
+	"gvisor": func(h hostParts) (isolator, error) {
 		return gvisor.New(gvisor.Config{Runsc: h.c.Runsc, Config: namespace.Config{
 			StateDir: filepath.Join(h.state, "gvisor"), Instance: "g-" + h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log,
 			UIDBase: namespace.SecondUIDBase,
@@ -66,7 +66,7 @@ var strength = map[string]int{"namespace": 1, "gvisor": 2}
 // openIsolators opens the default isolator and returns an error if it is not available.
 // It also opens the isolators that an earlier process used, to remove their remains.
 func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
-	s := &isolators{floor: h.c.Isolation, host: h, open: map[string]Isolator{}}
+	s := &isolators{floor: h.c.Isolation, host: h, open: map[string]isolator{}}
 	if _, err := s.get(ctx, s.floor); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -99,35 +99,25 @@ func (h hostParts) reportDockerState() {
 }
 
 // get returns an isolator that is available on this machine.
-func (s *isolators) get(ctx context.Context, name string) (Isolator, error) {
+func (s *isolators) get(ctx context.Context, name string) (isolator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.open[name]; ok {
 		return d, nil
 	}
-	d, report, err := openAvailable(ctx, s.host, name)
+	d, err := makers[name](s.host)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the isolation '%s': %w", name, err)
+	}
+	report := d.Probe(ctx)
+	if !report.Available {
+		err := fmt.Errorf("the isolation '%s': %w: %s. Agents do not run without isolation", name, sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
+		return nil, errors.Join(err, d.Close())
 	}
 	s.host.log.Info("sandbox", "driver", report.Driver, "rootless", report.Rootless, "network", report.Network,
 		"cpu", report.Limits.CPU, "memory", report.Limits.Memory, "pids", report.Limits.Pids, "disk", report.Limits.Disk)
 	s.open[name] = d
 	return d, nil
-}
-
-// openAvailable opens an isolator and returns an error if it does not work on this
-// machine.
-func openAvailable(ctx context.Context, h hostParts, name string) (Isolator, sandbox.Report, error) {
-	d, err := makers[name](h)
-	if err != nil {
-		return nil, sandbox.Report{}, fmt.Errorf("open the isolation '%s': %w", name, err)
-	}
-	report := d.Probe(ctx)
-	if !report.Available {
-		err := fmt.Errorf("the isolation '%s': %w: %s. Agents do not run without isolation", name, sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
-		return nil, report, errors.Join(err, d.Close())
-	}
-	return d, report, nil
 }
 
 // named returns the isolator that a definition requests. Its errors are messages for the
