@@ -24,18 +24,19 @@ func (r contextReader) Read(p []byte) (int, error) {
 // r unchanged, so that io.EOF is the end of r and io.ErrUnexpectedEOF is a failure of r.
 // After 100 empty reads it returns io.ErrNoProgress.
 func ReadFull(r io.Reader, p []byte) (n int, err error) {
-	for empty := 0; n < len(p) && err == nil; {
-		var c int
-		c, err = r.Read(p[n:])
+	for empty := 0; n < len(p); {
+		c, err := r.Read(p[n:])
 		n += c
-		if empty++; c > 0 {
+		switch empty++; {
+		case err == io.EOF && n == len(p):
+			return n, nil
+		case err != nil:
+			return n, err
+		case c > 0:
 			empty = 0
-		} else if empty == 100 && err == nil {
-			err = io.ErrNoProgress
+		case empty == 100:
+			return n, io.ErrNoProgress
 		}
 	}
-	if n == len(p) && err == io.EOF { //nolint:errorlint // a wrapped io.EOF is a failure of the reader
-		err = nil
-	}
-	return n, err
+	return n, nil
 }
