@@ -7,3 +7,6 @@ var Patterns = maskPatterns
 // RedactPatterns returns the encodings that a redactor finds and their
 // replacements.
 var RedactPatterns = redactPatterns
+
+// Pending returns the number of retained bytes.
+func (s *Stream) Pending() int { return len(s.held) }

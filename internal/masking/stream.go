@@ -52,9 +52,6 @@ func (s *Stream) Flush() []byte {
 	return s.out
 }
 
-// Pending returns the number of retained bytes.
-func (s *Stream) Pending() int { return len(s.held) }
-
 // emit writes the masked beginning of text to out. No secret that is found later
 // begins before certain. emit returns the length of the text that is processed.
 //

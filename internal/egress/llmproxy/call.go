@@ -102,7 +102,7 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 		m := newUsageMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
 		tap, closeTap := m.tap(encoding, plain)
 		defer func() { closeTap(); c.count(m, !complete) }()
-		to = &tee{tap, to}
+		to = io.MultiWriter(tap, to) // tap never fails
 	}
 	w.WriteHeader(res.StatusCode)
 	control := http.NewResponseController(w)
@@ -114,14 +114,6 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 		return false
 	}
 	return true
-}
-
-// tee writes to the meter and to the client, and returns errors of the latter.
-type tee struct{ meter, client io.Writer }
-
-func (t *tee) Write(p []byte) (int, error) {
-	_, _ = t.meter.Write(p)
-	return t.client.Write(p)
 }
 
 // tap returns a writer for the response that decodes it for m, and a function
