@@ -3,11 +3,9 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/stint-dev/stint/internal/blob"
@@ -84,13 +82,12 @@ func (d *Downloads) storedSum(ctx context.Context, key string) (downloadSum, boo
 	} else if err != nil {
 		return downloadSum{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
-	digits, length, _ := strings.Cut(strings.TrimSuffix(string(b), "\n"), " ")
-	raw, err := hex.DecodeString(digits)
-	size, err2 := strconv.ParseInt(length, 10, 64)
-	if err != nil || err2 != nil || len(raw) != sha256.Size {
+	var sum []byte
+	var size int64
+	if _, err := fmt.Sscanf(string(b), "%x %d\n", &sum, &size); err != nil || len(sum) != sha256.Size {
 		return downloadSum{}, false, nil
 	}
-	return downloadSum{format.Hash(raw), size}, true, nil
+	return downloadSum{format.Hash(sum), size}, true, nil
 }
 
 // keepSum stores a hash and replaces an earlier one.

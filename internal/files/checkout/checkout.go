@@ -9,6 +9,7 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/manifest"
@@ -42,24 +43,23 @@ type checkoutJob struct {
 	segment []byte
 }
 
+// idleJobs holds jobs whose buffers can be reused.
+var idleJobs = sync.Pool{New: func() any { return &checkoutJob{} }}
+
 // writeTree reads segments in one goroutine, expands and verifies them in several,
 // and writes in one, because more writers slow down file systems.
 func writeTree(ctx context.Context, m *manifest.Manifest, w *treeWriter) error {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	spare := make(chan *checkoutJob, 2*workers+2)
-	for range cap(spare) {
-		spare <- &checkoutJob{}
-	}
 	expand := func() func(*checkoutJob) error {
 		var x format.Expander
 		return func(j *checkoutJob) error { return x.Expand(j.content, j.segment, j.chunk) }
 	}
 	take := func(j *checkoutJob) error {
-		defer func() { spare <- j }()
+		defer idleJobs.Put(j)
 		return w.write(j)
 	}
-	s := &storedTree{m: m, spare: spare, fetch: pack.Reader{Store: m.Store.Packs, Org: m.Org}}
-	s.line = ordered.NewPool(ctx, workers, cap(spare), expand, take)
+	s := &storedTree{m: m, fetch: pack.Reader{Store: m.Store.Packs, Org: m.Org}}
+	s.line = ordered.NewPool(ctx, workers, 2*workers+2, expand, take)
 	err := s.send()
 	if err != nil {
 		err = s.line.Abort(err)
@@ -76,7 +76,6 @@ func writeTree(ctx context.Context, m *manifest.Manifest, w *treeWriter) error {
 type storedTree struct {
 	m     *manifest.Manifest
 	line  *ordered.Pool[*checkoutJob]
-	spare chan *checkoutJob
 	fetch pack.Reader
 }
 
@@ -100,12 +99,7 @@ func (s *storedTree) send() error {
 }
 
 func (s *storedTree) chunk(e *format.Entry, c *format.Chunk, last bool) error {
-	var j *checkoutJob
-	select {
-	case j = <-s.spare:
-	case <-s.line.Ctx.Done():
-		return context.Cause(s.line.Ctx)
-	}
+	j := idleJobs.Get().(*checkoutJob)
 	*j = checkoutJob{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
 	if c != nil {
 		j.content, j.segment = pack.Resize(j.content, int(c.Size)), pack.Resize(j.segment, int(c.Place.Length))

@@ -22,7 +22,6 @@ type Chunker struct {
 	dedup        *dedup
 	packs        *pack.Writer
 	take         func(*format.Entry) error
-	buffers      chan *buffer
 	ParentChunks *parentChunks // chunks that the next content may contain; set by the reading goroutine
 }
 
@@ -53,19 +52,13 @@ type piece struct {
 // one goroutine.
 func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format.Entry) error) *Chunker {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &Chunker{dedup: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
-	for range cap(in.buffers) {
-		in.buffers <- nil // made when first used
-	}
-	in.Line = ordered.NewPool(ctx, workers, cap(in.buffers), in.worker, in.collect)
+	in := &Chunker{dedup: k, packs: p, take: take}
+	in.Line = ordered.NewPool(ctx, workers, 2*workers+2, in.worker, in.collect)
 	return in
 }
 
 // Finish waits until all entries were passed on.
-func (in *Chunker) Finish() error {
-	defer in.recycle()
-	return in.Line.Finish()
-}
+func (in *Chunker) Finish() error { return in.Line.Finish() }
 
 // End finishes, or aborts if reading failed with err.
 func (in *Chunker) End(err error) error {
@@ -77,23 +70,12 @@ func (in *Chunker) End(err error) error {
 
 // Abort drops pending work. It returns the error that ended the goroutines if
 // that came first, else err.
-func (in *Chunker) Abort(err error) error {
-	defer in.recycle()
-	return in.Line.Abort(err)
-}
+func (in *Chunker) Abort(err error) error { return in.Line.Abort(err) }
 
 // idle holds buffers and compressors for reuse.
 var idle = struct{ buffers, compressors sync.Pool }{
 	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, format.WholeFile+1)} }},
 	compressors: sync.Pool{New: func() any { return format.NewCompressor() }},
-}
-
-func (in *Chunker) recycle() {
-	for len(in.buffers) > 0 {
-		if b := <-in.buffers; b != nil {
-			idle.buffers.Put(b)
-		}
-	}
 }
 
 // AddEntry passes on an entry without content.
@@ -104,20 +86,16 @@ func (in *Chunker) AddEntry(e *format.Entry) error {
 // Content reads r to its end as the content of e, sets its size and hash, and
 // passes it on.
 func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
-	b, err := in.buffer()
-	if err != nil {
-		return err
-	}
+	b := idle.buffers.Get().(*buffer)
 	n, ended, err := format.Fill(r, b.content[:format.WholeFile+1])
 	switch {
 	case err != nil:
-		in.buffers <- b
 		return err
 	case !ended:
 		return in.large(e, r, b, n)
 	case n == 0:
 		e.SHA256 = format.EmptyHash
-		in.buffers <- b
+		idle.buffers.Put(b)
 		return in.AddEntry(e)
 	}
 	e.Size = int64(n)
@@ -131,7 +109,6 @@ func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
 		b.widen()
 		more, ended, err := format.Fill(r, b.content[n:])
 		if err != nil {
-			in.buffers <- b
 			return err
 		}
 		n += more
@@ -142,30 +119,13 @@ func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
 			sum.Sum(e.SHA256[:0])
 			return in.send(e, b, length, true)
 		}
-		next, err := in.buffer()
-		if err != nil {
-			in.buffers <- b
-			return err
-		}
+		next := idle.buffers.Get().(*buffer)
 		next.widen()
 		n = copy(next.content, b.content[length:n])
 		if err := in.send(e, b, length, false); err != nil {
-			in.buffers <- next
 			return err
 		}
 		b = next
-	}
-}
-
-func (in *Chunker) buffer() (*buffer, error) {
-	select {
-	case b := <-in.buffers:
-		if b == nil {
-			b = idle.buffers.Get().(*buffer)
-		}
-		return b, nil
-	case <-in.Line.Ctx.Done():
-		return nil, context.Cause(in.Line.Ctx)
 	}
 }
 
@@ -195,7 +155,7 @@ func (in *Chunker) collect(p *piece) error {
 		if err := in.store(p); err != nil {
 			return err
 		}
-		in.buffers <- p.buffer
+		idle.buffers.Put(p.buffer)
 		p.entry.Chunks = append(p.entry.Chunks, p.chunk)
 		if p.last && len(p.entry.Chunks) == 1 {
 			p.entry.SHA256 = p.chunk.Hash

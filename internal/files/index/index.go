@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 // ErrInUse is returned by Open if another Index has the folder open.
@@ -23,14 +24,19 @@ var errClosed = errors.New("chunk index: the index is closed")
 const (
 	maxLoaded       = 32       // organisations in memory
 	maxLoadedChunks = 16 << 20 // of these organisations, if there is more than one
+	maxDropped      = 1 << 16  // packs
 	maxName         = blob.MaxElement
 )
 
+type droppedPack struct{ org, pack string }
+
 // Index finds the chunks of each organisation. It is safe for concurrent use.
 type Index struct {
-	dir     string
-	lock    *os.File
-	dropped recentDrops
+	dir  string
+	lock *os.File
+	// dropped holds the packs that were dropped last, so that a concurrent Add
+	// cannot add them again.
+	dropped *lru.Cache[droppedPack, struct{}]
 
 	mu     sync.Mutex // guards the fields below; a shard's lock is not acquired under it
 	closed bool
@@ -52,7 +58,7 @@ func Open(dir string) (*Index, error) {
 		lock.Close()
 		return nil, err
 	}
-	return &Index{dir: dir, lock: lock, shards: map[string]*shard{}}, nil
+	return &Index{dir: dir, lock: lock, dropped: lru.New[droppedPack, struct{}](maxDropped), shards: map[string]*shard{}}, nil
 }
 
 // Close releases the folder. Other methods fail or find nothing afterwards.
@@ -87,7 +93,7 @@ func (x *Index) Add(org, pack string, segments []format.Segment) error {
 		return fmt.Errorf("chunk index: %q is not a pack name", pack)
 	}
 	return x.with(org, func(s *shard) error {
-		if s.has(pack) || x.dropped.has(org, pack) {
+		if _, dropped := x.dropped.Get(droppedPack{org, pack}); dropped || s.has(pack) {
 			return nil
 		}
 		return s.add(pack, segments)
@@ -125,7 +131,9 @@ func (x *Index) Packs(org string) iter.Seq[string] {
 // again, even after a power failure, so the packs may be deleted.
 func (x *Index) Drop(org string, packs []string) error {
 	return x.with(org, func(s *shard) error {
-		x.dropped.add(org, packs)
+		for _, p := range packs {
+			x.dropped.Put(droppedPack{org, p}, struct{}{})
+		}
 		return s.drop(packs)
 	})
 }
@@ -173,32 +181,4 @@ func (x *Index) use(org string) (s *shard, unused []*shard, err error) {
 		}
 	}
 	return s, unused, nil
-}
-
-// recentDrops holds the packs that were dropped last, so that a concurrent Add
-// cannot add them again.
-type recentDrops struct {
-	mu         sync.Mutex // guards both
-	young, old map[string]struct{}
-}
-
-const maxRecent = 1 << 16 // of each
-
-func (r *recentDrops) add(org string, packs []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range packs {
-		if r.young == nil || len(r.young) == maxRecent {
-			r.young, r.old = map[string]struct{}{}, r.young
-		}
-		r.young[org+"/"+p] = struct{}{}
-	}
-}
-
-func (r *recentDrops) has(org, pack string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, young := r.young[org+"/"+pack]
-	_, old := r.old[org+"/"+pack]
-	return young || old
 }
