@@ -16,8 +16,8 @@ const (
 	typeBytes  = "application/octet-stream"
 )
 
-// MissingChunks returns those of the hashes whose chunks the organisation's storage
-// lacks, in the same order. hashes is a concatenation of at most 8192 SHA-256 sums.
+// MissingChunks returns the hashes of chunks that the organisation's storage lacks, in
+// the order of hashes, which is a concatenation of at most 8192 SHA-256 sums.
 func (c *Client) MissingChunks(ctx context.Context, hashes []byte) ([]byte, error) {
 	res, err := c.retry(ctx, call{
 		method: http.MethodPost, path: []string{"chunks", "missing"}, content: bytesContent(typeBytes, hashes), repeatable: true,

@@ -132,7 +132,7 @@ func (c *cacheReader) advance() {
 	c.next = decodeCached(b)
 }
 
-// decodeCached decodes a record whose checksum is valid.
+// decodeCached decodes a record with a valid checksum.
 func decodeCached(b []byte) *cachedFile {
 	number := func() uint64 {
 		v, n := binary.Uvarint(b)

@@ -24,7 +24,7 @@ func (s *server) retention() store.Retention {
 	return r
 }
 
-// partitioner is a store whose partitions are created in advance.
+// partitioner is a store with partitions that are created in advance.
 type partitioner interface {
 	EnsurePartitions(ctx context.Context, now time.Time) error
 }

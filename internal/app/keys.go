@@ -49,8 +49,8 @@ func deriveKeys(roots [][]byte) (*keys, error) {
 	return &keys{sealer: sealer, signing: signing}, nil
 }
 
-// Keys are the keys of an installation whose server is not running. While they
-// are open, no server can start.
+// Keys are the keys of an installation without a running server. While they are open,
+// no server can start.
 type Keys struct {
 	*keyring.Keyring
 	s *server

@@ -18,8 +18,8 @@ func (s *server) maintenance() *maintenance.Service {
 	return maintenance.New(maintenance.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
 }
 
-// Maintenance maintains the storage of an installation whose server is not
-// running. While it is open, no server can start.
+// Maintenance maintains the storage of an installation without a running server. While
+// it is open, no server can start.
 type Maintenance struct {
 	*maintenance.Service
 	s *server

@@ -28,8 +28,8 @@ type Push struct {
 	IfMatch string // required current version; empty for any
 }
 
-// WireTree is the format of a push whose Archive is a tree of package treewire. Its
-// chunks must be stored already.
+// WireTree is the format of a push of a tree of package treewire. The chunks of the
+// tree must be stored already.
 const WireTree files.Format = "tree"
 
 // Push stores an archive as the next version, which becomes the current one. If the
@@ -99,8 +99,9 @@ func staleError(err error) error {
 	}
 }
 
-// parent returns the digest of the current version, whose unchanged content is
-// reused. It checks ifMatch before the archive is read; commit checks it again.
+// parent returns the digest of the current version. The new version reuses its
+// unchanged content. parent checks ifMatch before the archive is read; commit checks it
+// again.
 func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMatch string) (string, error) {
 	head := ""
 	if t.CurrentVersionID != nil {

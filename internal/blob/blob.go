@@ -53,12 +53,12 @@ type Store interface {
 	Stat(ctx context.Context, key string) (Info, error)
 	// Delete removes the object. It returns nil if there is none.
 	Delete(ctx context.Context, key string) error
-	// List walks the objects whose keys start with prefix, including damaged
+	// List walks the objects with keys that start with prefix, including damaged
 	// ones, in key order. It ends after an error.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Presigner is an optional interface of a Store whose objects can be read by
+// Presigner is an optional interface of a Store. Clients can read its objects by
 // signed links, without a request to this server.
 type Presigner interface {
 	// PresignGet returns a URL that serves the object by GET, with and without

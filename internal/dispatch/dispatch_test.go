@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// interruptedStore is a store whose caller is cancelled while it commits.
+// interruptedStore is a store that cancels its caller during a commit.
 type interruptedStore struct {
 	store.Store
 	cancel func()

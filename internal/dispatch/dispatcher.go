@@ -1,6 +1,6 @@
 // Package dispatch implements the server side of workers: it registers workers,
 // assigns runs to them, accepts their output and results, and ends the runs of
-// workers whose lease expired.
+// workers with an expired lease.
 package dispatch
 
 import (

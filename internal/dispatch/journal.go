@@ -107,7 +107,7 @@ func (l *Local) Drain(ctx context.Context, workerID string) error {
 // reapBatch is the maximum number of runs that the reaper ends in a transaction.
 const reapBatch = 100
 
-// Reap ends, or queues again, the runs of workers whose lease expired, and
+// Reap ends, or queues again, the runs of workers with an expired lease, and
 // returns their number.
 func (l *Local) Reap(ctx context.Context) (int, error) {
 	for total := 0; ; {

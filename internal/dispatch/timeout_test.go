@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// hangingStore is a store whose calls wait for the end of their context.
+// hangingStore is a store with calls that wait for the end of their context.
 type hangingStore struct{ store.Store }
 
 func hang(ctx context.Context) error {

@@ -37,8 +37,8 @@ func New(s store.Journal, bus notify.Bus, crossProcess bool) *Feed {
 	return &Feed{store: s, bus: bus, crossProcess: crossProcess, topics: map[string]*topic{}}
 }
 
-// Committed passes committed events, whose Seq is set, to the readers of a run and
-// wakes them, so that they need not query the database.
+// Committed passes committed events to the readers of a run and wakes them, so that
+// they need not query the database. The Seq of each event must be set.
 func (f *Feed) Committed(runID string, events []stint.Event) {
 	if t := f.topic(runID); t != nil {
 		t.push(events)
@@ -48,7 +48,7 @@ func (f *Feed) Committed(runID string, events []stint.Event) {
 	}
 }
 
-// Wake wakes the readers of a run whose journal has grown without a call of
+// Wake wakes the readers of a run after its journal has grown without a call of
 // Committed.
 func (f *Feed) Wake(runID string) {
 	if t := f.topic(runID); t != nil {

@@ -24,7 +24,7 @@ func outputEvent(at time.Time, content string) stint.Event {
 	return stint.Event{Type: stint.EventOutput, At: stint.TimeOf(at), Data: data}
 }
 
-// drawLog returns a run whose events and entries have many equal times.
+// drawLog returns a run with events and entries that have many equal times.
 func drawLog(t *rapid.T) (*memory, []string) {
 	m := &memory{}
 	type line struct {

@@ -155,8 +155,9 @@ func (s *Store) publish(temp, final string) error {
 	return nil
 }
 
-// ensureDir durably creates dir and its parents. After a power loss, a folder
-// whose own entry was not synced would be lost with its objects.
+// ensureDir durably creates dir and its parents. It syncs
+// the entry of each folder, because a power loss could otherwise remove the folder with
+// its objects.
 func (s *Store) ensureDir(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

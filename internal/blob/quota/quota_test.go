@@ -194,7 +194,7 @@ func TestRecount(t *testing.T) {
 	})
 }
 
-// steppedStore is a store whose lists contain the objects that exist when the
+// steppedStore is a store with lists that contain the objects that exist when the
 // list reaches them. It calls at before each object and at the end.
 type steppedStore struct {
 	blob.Store

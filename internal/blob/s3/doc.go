@@ -4,14 +4,14 @@
 // and conditional writes. Open probes the bucket and refuses one that does not
 // satisfy the contract of blob.Store.
 //
-// Content of up to two parts whose size is known, or up to one part otherwise,
+// Content of known size of up to two parts, or of unknown size of up to one part,
 // is sent in one request. Larger content is sent as a multipart upload with at
 // most two parts in memory. Both are committed with `If-None-Match: *`, so the
 // server decides which of several writers is first. Every request signs the
 // SHA-256 of its body, so the server refuses a body that was changed on the way.
 // The client library retries requests with jitter. A retry can follow a commit
-// whose response was lost; therefore each object carries a random mark, by which
-// the Put recognizes its own object.
+// if the response to the commit was lost. Therefore each object has a random mark,
+// by which the Put recognizes its own object.
 //
 // The name of an object in the bucket is its key followed by an exclamation
 // mark. This character is not allowed in keys and sorts before all that are, so

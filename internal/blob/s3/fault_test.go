@@ -96,7 +96,7 @@ func TestPutUnderFaults(t *testing.T) {
 					server.Break(nil)
 					wantWholeOrNothing(t, s, key, c.content, err, fault)
 				}
-				// A begin whose response was lost began an upload.
+				// A begin without a response began an upload.
 				if _, err := s.RemoveAbandoned(t.Context(), time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
 				}

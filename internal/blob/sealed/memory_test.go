@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// memory is a store whose objects a test can change. It is not safe for concurrent
-// use.
+// memory is a store in memory that allows tests to change objects. It is not safe for
+// concurrent use.
 type memory struct{ objects map[string][]byte }
 
 func newMemory() *memory { return &memory{map[string][]byte{}} }

@@ -44,8 +44,8 @@ func URL(t testing.TB) string {
 	return bucket(t, sharedServer(t).Proxy)
 }
 
-// Own returns a new proxy to the shared server, whose faults affect only the
-// calling test, and the URL of a new, empty bucket behind it.
+// Own returns a new proxy to the shared server and the URL of a new, empty bucket behind
+// it. Faults of the proxy affect only the calling test.
 func Own(t testing.TB) (*Proxy, string) {
 	t.Helper()
 	p := newProxy(sharedServer(t))
