@@ -187,14 +187,14 @@ func (l *lab) versions(ctx context.Context, d *dataset) {
 		}
 		target := l.folder()
 		row := Row{What: d.name + ": " + name, Measured: measure(func() { b.do(ctx, name, source, target, ours) })}
-		note := fmt.Sprintf("%d files, %.0f MB, caches dropped: %t", d.files, float64(size)/1e6, cold && name == firstSnapshot)
+		notes := []string{fmt.Sprintf("%d files, %.0f MB, caches dropped: %t", d.files, float64(size)/1e6, cold && name == firstSnapshot)}
 		var goals []Goal
 		for i, p := range peers {
 			if homes[i] == "" || p.commands[name] == "" {
 				continue
 			}
 			m := measure(func() { l.shell(ctx, p.commands[name], source, homes[i], ours) })
-			note += fmt.Sprintf(", %s %s", p.name, m)
+			notes = append(notes, p.name+" "+m.String())
 			goal := p.goals[name]
 			if d.noise && goal == 1.5 {
 				goal = 2
@@ -204,7 +204,7 @@ func (l *lab) versions(ctx context.Context, d *dataset) {
 				goals = append(goals, atLeast("time of "+p.name, m.Value/row.Measured.Value, goal, "×"))
 			}
 		}
-		row.Note = note
+		row.Note = strings.Join(notes, ", ")
 		l.add(row, goals...)
 	}
 	mb := func(dir string) Measure { return Measure{Value: float64(folderSize(dir)) / 1e6, Unit: "MB"} }

@@ -351,11 +351,8 @@ func (l *lab) pages(ctx context.Context, dir string, runs int) [][]time.Duration
 // and on one in use, the memory of the idle server, and the restart after kill -9.
 func (l *lab) serve(ctx context.Context) {
 	var dir string
-	var idle float64
 	again := func(ctx context.Context) time.Duration {
 		s := l.start(ctx, dir)
-		time.Sleep(l.anchor / 4)
-		idle = s.memory() / (1 << 20)
 		s.stop()
 		return s.ready
 	}
@@ -368,16 +365,19 @@ func (l *lab) serve(ctx context.Context) {
 		m := latency(took[i+1])
 		l.add(compare(what, m, anchorExec, latency(took[0])), atMost("p99", m.P99Ms, 300, "ms"))
 	}
-	l.add(Row{What: "memory of the idle server", Measured: Measure{Value: idle, Unit: "MiB"}}, atMost("", idle, 60, "MiB"))
 	l.crash(ctx)
 }
 
-// crash kills a server with running and pending runs and measures how soon the
-// next one serves. Every acknowledged run must be there.
+// crash measures the memory of an idle server, kills it with running and pending
+// runs, and measures how soon the next one serves. Every acknowledged run must be
+// there.
 func (l *lab) crash(ctx context.Context) {
 	const running, pending = 8, 50
 	dir, flags := l.folder(), []string{"--capacity", fmt.Sprint(running)}
 	s := l.start(ctx, dir, flags...)
+	time.Sleep(l.anchor)
+	idle := s.memory() / (1 << 20)
+	l.add(Row{What: "memory of the idle server", Measured: Measure{Value: idle, Unit: "MiB"}}, atMost("", idle, 60, "MiB"))
 	s.createAgent(ctx, agentDefinition)
 	var acknowledged []string
 	for range running {
