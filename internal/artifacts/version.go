@@ -68,7 +68,7 @@ func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind,
 	if err != nil {
 		return nil, false, err
 	}
-	return s.c.Library.ListPrefix(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
+	return s.c.Library.List(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
 }
 
 // FilePage selects entries of a version.

@@ -192,7 +192,7 @@ func TestListPrefix(t *testing.T) {
 		items = append(items, item{name: fmt.Sprintf("d%d/%d", i%3, i)})
 	}
 	digest := stored(t, l, "", append(items, item{name: "d1/sub/x"}, item{name: "d1-x"}, item{name: "d"}, item{name: "e"})...).Digest
-	all, _, err := l.ListPrefix(t.Context(), org, digest, "", "", 5000)
+	all, _, err := l.List(t.Context(), org, digest, "", "", 5000)
 	if err != nil || len(all) != 1508 {
 		t.Fatalf("%d entries, %v", len(all), err)
 	}
@@ -204,7 +204,7 @@ func TestListPrefix(t *testing.T) {
 			}
 		}
 		for more, after := true, ""; more; after = got[len(got)-1] {
-			page, m, err := l.ListPrefix(t.Context(), org, digest, prefix, after, 97)
+			page, m, err := l.List(t.Context(), org, digest, prefix, after, 97)
 			if err != nil || m && len(page) != 97 {
 				t.Fatalf("%q: %d entries, %v", prefix, len(page), err)
 			}

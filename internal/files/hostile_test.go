@@ -280,7 +280,7 @@ func TestExtendedMakesValidRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, _, err := l.List(t.Context(), org, ref.Digest, "", 1)
+	page, _, err := l.List(t.Context(), org, ref.Digest, "", "", 1)
 	if err != nil || len(page) != 1 || page[0].Path != "a-b" {
 		t.Errorf("Files = %+v, %v", page, err)
 	}

@@ -22,16 +22,11 @@ func (l *Library) Stat(ctx context.Context, org, digest string) (Ref, error) {
 	return Ref{Digest: digest, Size: m.Root.Size, Files: m.Root.Files}, nil
 }
 
-// List returns at most limit entries that follow the path after ("" = from the
-// start) in path order, and reports whether more exist. The path after need not
-// exist.
-func (l *Library) List(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error) {
-	return l.ListPrefix(ctx, org, digest, "", after, limit)
-}
-
-// ListPrefix is List for the entries whose paths begin with prefix. "dir/"
-// lists the content of dir. Nothing before the prefix is read.
-func (l *Library) ListPrefix(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error) {
+// List returns at most limit entries whose paths begin with prefix and that follow
+// the path after ("" = from the start) in path order, and reports whether more
+// exist. "dir/" lists the content of dir. The path after need not exist. Nothing
+// before the prefix is read.
+func (l *Library) List(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
 		return nil, false, err

@@ -28,7 +28,7 @@ func TestMissingDigest(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"Archive":   func() error { _, err := l.Download(ctx, org, digest, files.TarGzip); return err },
 			"Checkout":  func() error { return l.Checkout(ctx, org, digest, t.TempDir()) },
-			"List":      func() error { _, _, err := l.List(ctx, org, digest, "", 1); return err },
+			"List":      func() error { _, _, err := l.List(ctx, org, digest, "", "", 1); return err },
 			"Open":      func() error { _, _, err := l.Open(ctx, org, digest, "f"); return err },
 			"Diff":      func() error { _, err := l.DiffAll(ctx, org, there, digest); return err },
 			"CommitDir": func() error { _, err := l.CommitDir(ctx, org, digest, t.TempDir(), files.DirOptions{}); return err },
@@ -88,7 +88,7 @@ func TestSoakFilesInPages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var got []string
 		for more, after := true, ""; more; {
-			page, m, err := l.List(t.Context(), org, ref.Digest, after, rapid.IntRange(1, 1500).Draw(rt, "limit"))
+			page, m, err := l.List(t.Context(), org, ref.Digest, "", after, rapid.IntRange(1, 1500).Draw(rt, "limit"))
 			if err != nil || len(page) == 0 {
 				rt.Fatalf("Files after %q = %d entries, %v", after, len(page), err)
 			}
@@ -101,11 +101,11 @@ func TestSoakFilesInPages(t *testing.T) {
 			rt.Errorf("the pages (-want +got):\n%s", diff)
 		}
 	})
-	page, more, err := l.List(t.Context(), org, ref.Digest, "d3/nnn", 1)
+	page, more, err := l.List(t.Context(), org, ref.Digest, "", "d3/nnn", 1)
 	if err != nil || !more || len(page) != 1 || files.ComparePaths(page[0].Path, "d3/nnn") <= 0 {
 		t.Errorf("after a path that is not there: %v, %v, %v", page, more, err)
 	}
-	if page, more, err := l.List(t.Context(), org, ref.Digest, "\xff", 5); len(page) != 0 || more || err != nil {
+	if page, more, err := l.List(t.Context(), org, ref.Digest, "", "\xff", 5); len(page) != 0 || more || err != nil {
 		t.Errorf("after the end: %v, %v, %v", page, more, err)
 	}
 }
@@ -116,7 +116,7 @@ func TestFileEntries(t *testing.T) {
 	ref := stored(t, l, "",
 		item{name: "f", mode: 0o640, body: []byte("hello")}, item{name: "empty"},
 		item{name: "d/", mode: 0o755}, item{name: "l", target: "f"})
-	got, _, err := l.List(t.Context(), org, ref.Digest, "", 10)
+	got, _, err := l.List(t.Context(), org, ref.Digest, "", "", 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func TestEmptyTree(t *testing.T) {
 		t.Errorf("the empty tree is %+v", ref)
 	}
 	checkEverywhere(t, l, ref, map[string]look{})
-	page, more, err := l.List(t.Context(), org, ref.Digest, "", 10)
+	page, more, err := l.List(t.Context(), org, ref.Digest, "", "", 10)
 	if len(page) != 0 || more || err != nil {
 		t.Errorf("Files = %v, %v, %v", page, more, err)
 	}
@@ -281,7 +281,7 @@ func TestSpecialModeBitsAreDropped(t *testing.T) {
 	}
 	fromArchive := stored(t, l, "", item{name: "f", mode: 0o7755}, item{name: "d/", mode: 0o6777})
 	for _, digest := range []string{fromDir.Digest, fromArchive.Digest} {
-		page, _, err := l.List(t.Context(), org, digest, "", 10)
+		page, _, err := l.List(t.Context(), org, digest, "", "", 10)
 		if err != nil || len(page) < 2 {
 			t.Fatalf("Files = %v, %v", page, err)
 		}

@@ -34,7 +34,7 @@ func write(t testing.TB, dir string, files map[string]string) {
 
 func paths(t testing.TB, l *files.Library, digest string) []string {
 	t.Helper()
-	page, more, err := l.List(t.Context(), org, digest, "", 1000)
+	page, more, err := l.List(t.Context(), org, digest, "", "", 1000)
 	if err != nil || more {
 		t.Fatal(err, more)
 	}
@@ -95,7 +95,7 @@ func TestLinksAreNeverFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, _, err := l.List(t.Context(), org, ref.Digest, "", 100)
+	page, _, err := l.List(t.Context(), org, ref.Digest, "", "", 100)
 	if err != nil || len(page) != len(links)+1 || ref.Files != 1 || ref.Size != 1 {
 		t.Fatalf("%+v, %v, %v", ref, page, err)
 	}

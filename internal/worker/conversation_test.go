@@ -89,7 +89,7 @@ func (w *world) home(r stint.Run) (digest string, files map[string]string) {
 	w.t.Helper()
 	c, err := w.store.Checkpoint(w.t.Context(), w.caller.OrgID, *r.CheckpointID)
 	check(w.t, err)
-	list, _, err := w.library.List(w.t.Context(), w.caller.OrgID, c.HomeDigest, "", 1000)
+	list, _, err := w.library.List(w.t.Context(), w.caller.OrgID, c.HomeDigest, "", "", 1000)
 	check(w.t, err)
 	files = map[string]string{}
 	for _, f := range list {
