@@ -127,8 +127,13 @@ func TestAllReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []definition.Reference{
-		{Source: "vars", Name: "W"}, {Source: "vars", Name: "X"}, {Source: "secrets", Name: "Y"}, {Source: "vars", Name: "V"},
-		{Source: "secrets", Name: "H"}, {Source: "secrets", Name: "BROKERED"}, {Source: "secrets", Name: "KEY"},
+		{Source: "vars", Name: "W"},
+		{Source: "vars", Name: "X"},
+		{Source: "secrets", Name: "Y"},
+		{Source: "vars", Name: "V"},
+		{Source: "secrets", Name: "H"},
+		{Source: "secrets", Name: "BROKERED"},
+		{Source: "secrets", Name: "KEY"},
 	}
 	if diff := cmp.Diff(want, definition.AllReferences(d)); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
