@@ -51,7 +51,7 @@ func (m model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 404, "not_found_error", "resource_not_found")
 		return
 	}
-	if status, kind, code := m.judge(r, op, values, parameters); status != 0 {
+	if status, kind, code := m.checkRequest(r, op, values, parameters); status != 0 {
 		if status == 401 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
@@ -67,7 +67,7 @@ func refuse(w http.ResponseWriter, status int, kind, code string) {
 	_, _ = fmt.Fprintf(w, `{"error":{"type":%q,"code":%q,"message":"No."}}`, kind, code)
 }
 
-func (m model) judge(r *http.Request, op *openapi3.Operation, values map[string]string, parameters []*openapi3.Parameter) (int, string, string) {
+func (m model) checkRequest(r *http.Request, op *openapi3.Operation, values map[string]string, parameters []*openapi3.Parameter) (int, string, string) {
 	if !apitest.Open(op) && r.Header.Get("Authorization") != "Bearer "+token && r.URL.Query().Get("access_token") == "" {
 		return 401, "authentication_error", "invalid_api_key"
 	}
@@ -97,7 +97,7 @@ func (m model) judge(r *http.Request, op *openapi3.Operation, values map[string]
 		}
 	}
 	if op.RequestBody != nil {
-		return m.judgeBody(r, op.RequestBody.Value)
+		return m.checkRequestBody(r, op.RequestBody.Value)
 	}
 	return 0, "", ""
 }
@@ -122,7 +122,7 @@ func exists(name, v, path string) bool {
 	return name == "name"
 }
 
-func (m model) judgeBody(r *http.Request, promise *openapi3.RequestBody) (int, string, string) {
+func (m model) checkRequestBody(r *http.Request, promise *openapi3.RequestBody) (int, string, string) {
 	media := promise.Content.Get(r.Header.Get("Content-Type"))
 	if media == nil || r.Header.Get("Content-Type") == "" {
 		return 415, "invalid_request_error", "unsupported_media_type"

@@ -47,7 +47,7 @@ func TestStreams(t *testing.T) {
 		"unknown status":            {"", blocks(strings.Replace(pending, "pending", "queued", 1)), "status"},
 		"extra member":              {"", blocks(strings.Replace(pending, "{", `{"at":1,`, 1)), "at"},
 		"missing member":            {"", blocks(strings.Replace(complete, `,"executionTimeMs":5`, "", 1)), "is '5', not 1"},
-		"data that is no JSON":      {"", blocks("event: output\ndata: hello\nid: 1"), "JSON"},
+		"data that is not JSON":     {"", blocks("event: output\ndata: hello\nid: 1"), "JSON"},
 		"complete without a time":   {"?lastEventId=4", blocks(strings.Replace(complete, `,"executionTimeMs":5`, "", 1)), "executionTimeMs"},
 		"complete that is not":      {"?lastEventId=4", blocks(strings.Replace(complete, "completed", "running", 1)), "status"},
 		"another end than told":     {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "the status in complete is failed"},
@@ -99,7 +99,7 @@ func TestStreamIsNotReadAhead(t *testing.T) {
 	}))
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL+run+"/events", nil)
 	req.Header.Set("Authorization", "Bearer "+token)
-	l := &listener{TB: t}
+	l := &recorder{TB: t}
 	resp, err := apitest.Client(l).Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -15,16 +15,16 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// listener is a test that records its errors.
-type listener struct {
+// recorder is a test that records its errors.
+type recorder struct {
 	testing.TB
-	mu       sync.Mutex // guards errors
+	mu       sync.Mutex // guards messages
 	messages []string
 }
 
-func (l *listener) Helper() {}
+func (l *recorder) Helper() {}
 
-func (l *listener) Errorf(format string, args ...any) {
+func (l *recorder) Errorf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.messages = append(l.messages, fmt.Sprintf(format, args...))
@@ -184,7 +184,7 @@ func TestWalkFindsFaults(t *testing.T) {
 					model{}.ServeHTTP(w, r)
 				}
 			}))
-			l := &listener{TB: t}
+			l := &recorder{TB: t}
 			// More operations mean fewer requests of each, so a walk that finds
 			// nothing is repeated with another seed.
 			for at := seeds; len(l.messages) == 0 && at.Seed < seeds.Seed+5; at.Seed++ {
