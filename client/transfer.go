@@ -26,13 +26,17 @@ func (c *Client) MissingChunks(ctx context.Context, hashes []byte) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
+	defer res.Body.Close()
 	return io.ReadAll(res.Body)
 }
 
 // SendChunks stores chunks for a later PushTree. It can be repeated.
 func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
-	_, err := c.retry(ctx, call{method: http.MethodPost, path: []string{"chunks"}, content: bytesContent(typeChunks, frames), repeatable: true})
-	return err
+	res, err := c.retry(ctx, call{method: http.MethodPost, path: []string{"chunks"}, content: bytesContent(typeChunks, frames), repeatable: true})
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
 }
 
 // PushTree stores a tree of stored chunks as the new version. Its results are those of

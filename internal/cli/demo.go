@@ -194,12 +194,14 @@ func (d *demo) execute(ctx context.Context, s demoStep) error {
 	err := inner.execute(ctx)
 	out.flush()
 	messages.flush()
-	if code, failed := errors.AsType[exitError](err); failed && code == exitCancelled {
+	status, failed := errors.AsType[exitError](err)
+	switch {
+	case !failed:
+		return err
+	case status == exitCancelled:
 		return errInterrupted
-	} else if failed {
-		return fmt.Errorf("'%s' failed with exit code %d", shown, code)
 	}
-	return err
+	return fmt.Errorf("'%s' failed with exit code %d", shown, int(status))
 }
 
 // demoOutput prints the output of a command, indented and without control

@@ -163,40 +163,40 @@ func (t *TreeReader) end() error {
 }
 
 // entry reads e, whose kind is set.
-func (r *fields) entry(e *format.Entry) {
-	e.Path = r.text()
-	e.Mode = uint16(r.uint(0o777))
-	e.Sec = r.int()
-	e.Nsec = int32(r.uint(999_999_999))
+func (f *fields) entry(e *format.Entry) {
+	e.Path = f.text()
+	e.Mode = uint16(f.uint(0o777))
+	e.Sec = f.int()
+	e.Nsec = int32(f.uint(999_999_999))
 	switch e.Kind {
 	case format.Folder:
 	case format.Symlink:
-		if e.Target = r.text(); e.Target == "" {
-			r.fail("the link '%s' has no target", limits.Printable(e.Path))
+		if e.Target = f.text(); e.Target == "" {
+			f.fail("the link '%s' has no target", limits.Printable(e.Path))
 		}
 	case format.File:
-		r.content(e)
+		f.content(e)
 	default:
-		r.fail("an entry has the unknown kind %d", e.Kind)
+		f.fail("an entry has the unknown kind %d", e.Kind)
 	}
 }
 
-func (r *fields) content(e *format.Entry) {
-	n := int(r.uint(maxChunks))
+func (f *fields) content(e *format.Entry) {
+	n := int(f.uint(maxChunks))
 	e.SHA256 = format.EmptyHash
 	if n > 1 {
-		e.SHA256 = r.hash()
+		e.SHA256 = f.hash()
 	}
 	e.Chunks = make([]format.Chunk, 0, min(n, 16))
-	for i := 0; i < n && r.err == nil; i++ {
-		c := format.Chunk{Size: uint32(r.uint(MaxChunk)), Hash: r.hash()}
+	for i := 0; i < n && f.err == nil; i++ {
+		c := format.Chunk{Size: uint32(f.uint(MaxChunk)), Hash: f.hash()}
 		if c.Size == 0 {
-			r.fail("the file '%s' has an empty chunk", limits.Printable(e.Path))
+			f.fail("the file '%s' has an empty chunk", limits.Printable(e.Path))
 		}
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
 	}
-	if n == 1 && r.err == nil {
+	if n == 1 && f.err == nil {
 		e.SHA256 = e.Chunks[0].Hash
 	}
 }

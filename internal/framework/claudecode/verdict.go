@@ -30,7 +30,7 @@ func (d *decoder) total(l *line) *stint.Usage {
 	var u stint.Usage
 	for _, name := range slices.Sorted(maps.Keys(l.ModelUsage)) {
 		m := l.ModelUsage[name]
-		t := tokens{m.Input, m.Output, m.CacheRead, m.CacheWrite}.counted()
+		t := tokens(m).counted()
 		t.ModelCalls = d.calls[name]
 		if len(l.ModelUsage) == 1 {
 			t.ModelCalls = d.turns

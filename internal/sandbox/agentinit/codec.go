@@ -40,8 +40,8 @@ func appendValue(b []byte, v reflect.Value) []byte {
 		}
 		return b
 	case reflect.Struct:
-		for i := range v.NumField() {
-			b = appendValue(b, v.Field(i))
+		for _, field := range v.Fields() {
+			b = appendValue(b, field)
 		}
 		return b
 	}
@@ -88,8 +88,8 @@ func (d *decoder) value(v reflect.Value) (ok bool) {
 		}
 		return d.list(v)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if !d.value(v.Field(i)) {
+		for _, field := range v.Fields() {
+			if !d.value(field) {
 				return false
 			}
 		}
