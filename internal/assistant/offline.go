@@ -20,7 +20,7 @@ const (
 	reportName   = "REPORT.md"
 	maxReported  = 500      // files listed in the report
 	maxVisited   = 50_000   // files counted
-	maxCountable = 16 << 20 // bytes of a file whose lines are counted
+	maxCountable = 16 << 20 // bytes of a file to count its lines
 )
 
 // offline implements model without a model: it executes the steps in the lines

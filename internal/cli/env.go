@@ -36,9 +36,9 @@ type Env struct {
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
 	// Programs reports for each framework whether it works on this machine.
 	Programs func(ctx context.Context) ([]agentcli.Installed, error)
-	// OpenKeys opens the keys of an installation whose server is not running.
+	// OpenKeys opens the keys of an installation while its server is stopped.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
-	// OpenMaintenance opens an installation whose server is not running.
+	// OpenMaintenance opens an installation while its server is stopped.
 	OpenMaintenance func(ctx context.Context, c config.Config) (Maintenance, error)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/maintenance"
 )
 
-// Maintenance collects garbage in an installation whose server is not running,
+// Maintenance collects garbage in an installation while its server is stopped,
 // and checks it. Close releases the installation.
 type Maintenance interface {
 	Collect(ctx context.Context, o maintenance.CollectOptions, report func(maintenance.Report)) error

@@ -138,7 +138,7 @@ func (c *connection) deny(r *policy.Refusal) {
 	c.finishLog(func(e *log.Entry) { e.Action, e.Rule, e.Error = log.Deny, r.Rule, r.Message })
 }
 
-// fail resets a connection whose server cannot be reached.
+// fail resets a connection to a server that cannot be reached.
 func (c *connection) fail(err error) {
 	reset(c.Conn)
 	c.finishLog(func(e *log.Entry) { e.Error = err.Error() })

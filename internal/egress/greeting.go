@@ -161,7 +161,7 @@ func (c *connection) closeDial() {
 	}
 }
 
-// greetedConn is a connection to a server whose first bytes were read already.
+// greetedConn is a connection to a server after its first bytes were read.
 type greetedConn struct {
 	net.Conn
 	greeting []byte

@@ -55,7 +55,7 @@ type Uplink struct {
 	gateway *Gateway
 	config  RunConfig
 	policy  policy.Policy
-	inspect []string // hosts whose TLS connections are intercepted
+	inspect []string // hosts with intercepted TLS connections
 	names   *dns.Names
 	lookups *dns.Cache
 	dns     *dns.Server

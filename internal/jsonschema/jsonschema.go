@@ -96,7 +96,7 @@ func normal(text string) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// sentence returns an error whose text is shown to users as it is.
+// sentence returns an error with a text that is shown to users unchanged.
 func sentence(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // maxError is the longest library error that users see, in bytes.

@@ -1,4 +1,4 @@
-// Package mcp implements a server of the Model Context Protocol whose tools use
+// Package mcp implements a server of the Model Context Protocol with tools that use
 // the API.
 //
 // The tools call the API's client. Desktop programs start 'stint mcp' and use

@@ -32,7 +32,7 @@ type HTTP struct {
 	streams http.Handler
 }
 
-// NewHTTP returns a handler whose tools call api.
+// NewHTTP returns a handler with tools that call api.
 func NewHTTP(api http.Handler) *HTTP {
 	server := newServer()
 	return &HTTP{api: api, streams: sdk.NewStreamableHTTPHandler(

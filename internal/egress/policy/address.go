@@ -53,7 +53,7 @@ var blocks = []addressBlock{
 	special("::/0", "reserved address", false),
 }
 
-// embeddings are the IPv6 ranges whose addresses contain an IPv4 address, with
+// embeddings are the IPv6 ranges with addresses that contain an IPv4 address, with
 // its offset in bytes.
 var embeddings = []struct {
 	prefix netip.Prefix

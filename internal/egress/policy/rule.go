@@ -45,7 +45,7 @@ func ParseRule(s string) (Rule, error) {
 	return r, r.checkOwnNames(s)
 }
 
-// userError returns an error whose text is a complete sentence for a user.
+// userError returns an error with a complete sentence for a user.
 func userError(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // cutRulePort splits s into host and port and removes the brackets of an IPv6

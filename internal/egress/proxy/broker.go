@@ -149,7 +149,7 @@ func (b *broker) query(q string) (string, bool, *fault) {
 	return out.String(), true, nil
 }
 
-// placeholderAt returns the secret whose placeholder q begins with, and the
+// placeholderAt returns the secret with the placeholder that q begins with, and the
 // length of the placeholder in q. Each byte of it may be percent-encoded.
 func (b *broker) placeholderAt(q string) (*policy.Secret, int) {
 	for i := range b.secrets {

@@ -21,7 +21,7 @@
 //
 // A placeholder in the value of a header, in the base64 of Basic authorization,
 // or in the query is replaced by the secret's value: with https for the secret's
-// hosts, and with http for stint.HostAlias, whose traffic stays on this machine.
+// hosts, and with http for stint.HostAlias, because that traffic stays on this machine.
 // Paths, bodies, trailers, and WebSocket messages are not changed.
 //
 // A redactor removes the value from responses of such a host: from headers,
@@ -105,7 +105,7 @@ type Handler struct {
 	HeaderBytes *atomic.Int64
 
 	Now   func() time.Time
-	Proxy bool // accept absolute-form requests (explicit proxy), whose URL names the host
+	Proxy bool // accept absolute-form requests (explicit proxy); their URL names the host
 
 	recording sync.Mutex // held while Record runs
 }

@@ -180,7 +180,7 @@ func (r *strictReader) refuse(f *fault) {
 	r.out, r.head, r.line, r.state = emptyRequest, nil, 0, faulted
 }
 
-// refuseBody refuses the request whose body is being read.
+// refuseBody refuses the request while its body is being read.
 func (r *strictReader) refuseBody() error {
 	f := badFraming(errChunk.Error())
 	f.request = r.requests

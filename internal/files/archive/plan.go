@@ -15,7 +15,7 @@ type shape interface {
 	// parts appends the parts that hold entries, which are those of one page or a
 	// single one of them.
 	parts(to []part, entries []*format.Entry) []part
-	// line appends the directory's line for e, whose parts begin at offset.
+	// line appends the directory's line for e; its parts begin at offset.
 	line(to []byte, e *format.Entry, offset int64) []byte
 	// end returns the bytes after a directory of that size and position.
 	end(entries, directoryAt, directorySize int64) []byte

@@ -102,7 +102,7 @@ func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
 	return in.send(e, b, n, true)
 }
 
-// large cuts content whose first n bytes are in b.
+// large cuts content that begins with the n bytes in b.
 func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {

@@ -271,7 +271,7 @@ type Committer struct {
 	RootBytes int
 }
 
-// PrepareMarkedBase handles a base whose root is marked, see inherit: the chunks
+// PrepareMarkedBase handles a base with a marked root, see inherit: the chunks
 // that still exist are copied.
 func (c *Commit) PrepareMarkedBase(ctx context.Context, base *manifest.Manifest) error {
 	if !c.Dedup.marked.Keys[base.Key] {

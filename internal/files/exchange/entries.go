@@ -22,7 +22,7 @@ import (
 
 // CommitEntries stores a tree in the form of package treewire. Its chunks must be
 // stored already: a missing one is a *stint.Error with the code chunks_missing.
-// parent is the digest of a version whose pages and chunks can be reused ("" =
+// parent is the digest of a version with pages and chunks that can be reused ("" =
 // none).
 //
 // The description of each file is verified: the sizes of chunks against the
@@ -37,7 +37,7 @@ func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.
 	return ref, err
 }
 
-// chunksMissing returns the error of a tree whose chunks are not stored.
+// chunksMissing returns the error of a tree with chunks that are not stored.
 func chunksMissing(how string) error {
 	return &stint.Error{
 		Kind: stint.KindConflict, Code: stint.CodeChunksMissing,
@@ -82,7 +82,7 @@ type entriesCommit struct {
 	entries int64
 	missing int64
 	scanned bool            // all packs were listed because a chunk was missing
-	summed  map[string]bool // paths of files whose hashes must be verified
+	summed  map[string]bool // paths of files with hashes that must be verified
 }
 
 func (a *entriesCommit) inherit(ctx context.Context, parent string) error {

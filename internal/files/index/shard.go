@@ -106,7 +106,7 @@ func (s *shard) close() {
 	s.unload()
 }
 
-// enter adds a pack, whose section is in the log, to the memory.
+// enter adds a pack to the memory; its section is in the log.
 func (s *shard) enter(p section, records []byte) {
 	p.first = int32(len(s.before))
 	for ; len(records) > 0; records = records[recordSize:] {

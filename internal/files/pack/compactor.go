@@ -11,7 +11,7 @@ import (
 )
 
 // A compacted pack replaces a deleted pack. It holds some of its segments, one
-// after the other, and a footer whose records keep the old offsets. So the places
+// after the other, and a footer with records that keep the old offsets. So the places
 // in manifests remain valid.
 
 // Compactor writes compacted packs. It serves one goroutine.

@@ -108,7 +108,7 @@ func (f *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// File is a file whose content is read from packs. It serves one goroutine.
+// File is a file with content that is read from packs. It serves one goroutine.
 type File struct {
 	*io.SectionReader
 	packs  *Reader

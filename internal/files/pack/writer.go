@@ -44,7 +44,7 @@ type finishedPack struct {
 	foot   int64 // bytes of its records
 }
 
-// NewWriter returns a writer of packs whose names begin with prefix.
+// NewWriter returns a writer of packs with names that begin with prefix.
 func NewWriter(ctx context.Context, s *Store, org, prefix string) *Writer {
 	p := &Writer{
 		Store: s.WriteTo(prefix), org: org, mint: func() string { return s.IDs.New(prefix) },

@@ -17,7 +17,7 @@ type EntrySet struct {
 	sort   *spool.Sorter
 	total  atomic.Int64      // bytes of all files
 	grow   func(int64) error // called with the size of each hard link; may be nil
-	Dotted []*format.Entry   // links whose targets have ".." after a name
+	Dotted []*format.Entry   // links with targets that have ".." after a name
 }
 
 // NewEntrySet returns an empty set that spools to tempDir.
@@ -52,7 +52,7 @@ func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, 
 // hardlink is the kind of entries that take the content of their target.
 const hardlink format.Kind = 0xff
 
-// maxDotted bounds the links whose targets have ".." after a name.
+// maxDotted bounds the links with targets that have ".." after a name.
 const maxDotted = 20_000
 
 // CheckSize counts a file of size bytes and checks it against the limits.

@@ -21,7 +21,7 @@ type Range struct{ First, Count int64 }
 // MaxSelection is the maximum size of a selection, in bytes.
 const MaxSelection = 1 << 20
 
-// Add adds a chunk, whose number must be greater than all previous ones.
+// Add adds a chunk; its number must be greater than all previous ones.
 func (s *Selection) Add(number int64) {
 	if n := len(s.Ranges); n > 0 && s.Ranges[n-1].First+s.Ranges[n-1].Count == number {
 		s.Ranges[n-1].Count++

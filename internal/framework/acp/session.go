@@ -181,7 +181,7 @@ func (o *sessionResult) modelRequest(session, model string) (method string, para
 	return "session/set_model", map[string]string{"sessionId": session, "modelId": id}
 }
 
-// pick returns the value whose name is model, also inside groups. If there is
+// pick returns the value with the name model, also inside groups. If there is
 // none, it returns model.
 func pick(values []configValue, model string) string {
 	for _, v := range values {

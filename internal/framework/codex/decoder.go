@@ -135,7 +135,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
 }
 
-// noResult returns the message for a run whose turn did not end.
+// noResult returns the message for a run with a turn that did not end.
 func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""

@@ -165,7 +165,7 @@ func (o *tenant) version(agent, id string, number int64) store.AgentVersion {
 	return v
 }
 
-// nextVersion returns a version whose definition contains word.
+// nextVersion returns a version with a definition that contains word.
 func (o *tenant) nextVersion(agent, word string) store.AgentVersion {
 	return store.AgentVersion{
 		AgentVersion: stint.AgentVersion{

@@ -123,7 +123,7 @@ func (o *tenant) fileSetOf(kind stint.FileSetKind, name string) store.FileSet {
 	return store.FileSet{OrgID: o.org, FileSet: stint.FileSet{ID: o.w.ids.New(kind.Prefix()), Name: name, Kind: kind, CreatedAt: at, UpdatedAt: at}}
 }
 
-// commit returns a commit whose digest depends on word.
+// commit returns a commit with a digest that depends on word.
 func (o *tenant) commit(tree, word string) store.Commit {
 	return store.Commit{
 		OrgID: o.org, FileSetID: tree, Suffix: o.w.suffix(), Digest: digest(word), Size: int64(100 * len(word)), FileCount: int64(len(word)),

@@ -30,7 +30,7 @@ const (
 // walk also uses the values in the responses.
 type Seeds struct {
 	IDs   []string // of resources and versions of any kind; the walk does not delete them
-	Names []string // of agents for new runs, whose prompt is "true"
+	Names []string // of agents for new runs with the prompt "true"
 	Paths []string // of files in versions
 
 	Requests int    // number of requests; 0 means 1500

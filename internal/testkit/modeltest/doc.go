@@ -5,7 +5,7 @@
 // contains one. The response follows from directives in the user's newest message.
 //
 //	[[run: CMD]]          call the client's shell tool
-//	[[tool: NAME {json}]] call the tool whose name is NAME or ends with it
+//	[[tool: NAME {json}]] call the tool with the name NAME or a name that ends with it
 //	[[say: TEXT]]         the text of the final answer
 //	[[think: TEXT]]       reason before the next step
 //	[[sleep: SECONDS]]    send the first event of the next step, then wait

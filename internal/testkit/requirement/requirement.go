@@ -1,4 +1,4 @@
-// Package requirement skips tests whose requirements are not met.
+// Package requirement skips tests with unmet requirements.
 //
 // It is the only place that skips tests. If the environment variable
 // STINT_TEST_ALL is 1, as in `make test`, an unmet requirement is a failure
