@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -22,7 +23,10 @@ var scratchMemory [4096]byte
 
 // callAttempts are system calls that affect the system outside the process.
 func callAttempts() []attempt {
-	p := uintptr(unsafe.Pointer(&scratchMemory))
+	return slices.Concat(namespaceAttempts(), mountAttempts(), kernelAttempts())
+}
+
+func namespaceAttempts() []attempt {
 	all := []attempt{
 		{"a user namespace by clone", func() error { return cloneWith(unix.CLONE_NEWUSER) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a user namespace by unshare", func() error { return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER}) }, allowedInNamespaces | allowedByOwnKernel},
@@ -36,6 +40,16 @@ func callAttempts() []attempt {
 		{"a separate descriptor table", syscallAttempt(unix.SYS_CLOSE_RANGE, 1<<20, 1<<20, unix.CLOSE_RANGE_UNSHARE), allowedInNamespaces},
 		{"joining a namespace", func() error { return joinNamespace("/proc/self/ns/net") }, allowedInNamespaces | allowedByOwnKernel},
 		{"joining init's mount namespace", func() error { return joinNamespace("/proc/1/ns/mnt") }, allowedByOwnKernel},
+	}
+	for name, flag := range namespaceKinds {
+		all = append(all, attempt{"a " + name + " namespace by unshare", syscallAttempt(unix.SYS_UNSHARE, flag), allowedInNamespaces | allowedByOwnKernel})
+	}
+	return all
+}
+
+func mountAttempts() []attempt {
+	p := uintptr(unsafe.Pointer(&scratchMemory))
+	return []attempt{
 		{"mounting a file system", func() error { return unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "") }, allowedInNamespaces | allowedByOwnKernel},
 		{"bind-mounting a folder", func() error { return unix.Mount("/", "/tmp", "", unix.MS_BIND|unix.MS_REC, "") }, allowedInNamespaces | allowedByOwnKernel},
 		{"mounting cgroup v1", func() error { return unix.Mount("cgroup", "/tmp", "cgroup", 0, "memory") }, 0},
@@ -56,6 +70,13 @@ func callAttempts() []attempt {
 			return err
 		}, allowedInNamespaces | allowedByOwnKernel},
 		{"move_mount", reaches(syscallAttempt(unix.SYS_MOVE_MOUNT, ^uintptr(0), p, ^uintptr(0), p, ^uintptr(0))), allowedInNamespaces | allowedByOwnKernel},
+	}
+}
+
+// kernelAttempts are calls that use other processes, resources, and settings of the kernel.
+func kernelAttempts() []attempt {
+	p := uintptr(unsafe.Pointer(&scratchMemory))
+	return []attempt{
 		{"ptrace", func() error { return child(&syscall.SysProcAttr{Ptrace: true}) }, allowedInNamespaces | allowedByOwnKernel},
 		{"ptrace of init", func() error { return unix.PtraceSeize(1) }, 0},
 		{"reading process memory", func() error { return readMemory(os.Getpid()) }, allowedInNamespaces | allowedByOwnKernel},
@@ -88,10 +109,6 @@ func callAttempts() []attempt {
 		{"setgroups", func() error { return unix.Setgroups([]int{0}) }, 0},
 		{"typing into the terminal", typeIntoTerminal, 0},
 	}
-	for name, flag := range namespaceKinds {
-		all = append(all, attempt{"a " + name + " namespace by unshare", syscallAttempt(unix.SYS_UNSHARE, flag), allowedInNamespaces | allowedByOwnKernel})
-	}
-	return all
 }
 
 // allowAll is the shortest BPF program. It allows every call.
