@@ -10,7 +10,7 @@ import (
 // LatestVersion refers to the current version of an agent, artifact, or volume.
 const LatestVersion = "latest"
 
-// ParseVersion parses a reference to a version: latest or nothing for the current
+// ParseVersion parses a reference to a version: "latest" or "" for the current
 // one, v<N>, <N>, or an identifier for which isID returns true. For the current
 // version, id is empty and number is 0.
 func ParseVersion(reference string, isID func(string) bool) (id string, number int64, ok bool) {

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// types contains the type of package stint for each schema. The schema does not have
-// the members in without.
+// types maps each schema to its type in package stint. without lists members of the
+// type that the schema does not have.
 var types = map[string]struct {
 	of      any
 	without []string

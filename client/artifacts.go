@@ -70,20 +70,22 @@ func (t *FileSets) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.
 	return page[stint.FileSet](ctx, t.c, nil, o, t.path()...)
 }
 
-// Delete deletes an artifact or volume with its versions. Versions of checkpoints stay
-// readable through them.
+// Delete deletes an artifact or volume with its versions. A version that a checkpoint
+// refers to stays readable through the checkpoint.
 func (t *FileSets) Delete(ctx context.Context, id string) error {
 	return remove(ctx, t.c, t.path(id)...)
 }
 
-// PushOptions describes a new version; nil is a tar.gz without a message.
+// PushOptions describes a new version. A nil *PushOptions means a tar.gz archive
+// without a message.
 type PushOptions struct {
 	Message string
 	// ContentType of the archive: application/gzip (tar.gz, the default),
 	// application/x-tar, or application/zstd. PushTree ignores it.
 	ContentType string
-	// IfMatch is the required current version; empty for any. If another version
-	// is current, the push returns an *Error with the code version_conflict.
+	// IfMatch is the ID that the current version must have; empty accepts any. If
+	// another version is current, the push returns an *Error with the code
+	// version_conflict.
 	IfMatch string
 }
 
@@ -123,8 +125,8 @@ func (t *FileSets) pushCall(id string, o *PushOptions) call {
 	return post
 }
 
-// sourceReader records the error of a reader, also for another goroutine: the transport
-// may still be reading a request when the response has arrived.
+// sourceReader records an error of a reader other than io.EOF. Access is atomic, because
+// the transport may still read the request body after the response has arrived.
 type sourceReader struct {
 	r   io.Reader
 	err atomic.Pointer[error]

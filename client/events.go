@@ -46,7 +46,7 @@ type follower struct {
 	run     string
 	after   int64 // number of the last delivered event
 	yield   func(stint.Event, error) bool
-	done    bool // the complete event was delivered
+	done    bool // the event of type complete was delivered
 	stopped bool // yield returned false
 }
 
@@ -139,8 +139,8 @@ func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) 
 	}
 }
 
-// parse decodes an event. If an event is missing before it, parse returns a sendError,
-// so that the stream is resumed at the missing event.
+// parse decodes an event. If the event before it is missing, parse returns a sendError,
+// which follow treats as a broken connection: it resumes at the missing event.
 func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 	seq, err := strconv.ParseInt(raw.ID, 10, 64)
 	if err != nil || seq < 1 {

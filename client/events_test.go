@@ -17,8 +17,9 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// script responds to the nth request for a stream with its nth part. After a part that
-// ends with "…", it breaks the connection.
+// script responds to the nth request for a stream with its nth part, and to further
+// requests with the last part. After a part that ends with "…", it breaks the
+// connection.
 type script struct {
 	parts []string
 	after []string // Last-Event-ID of each request
@@ -72,18 +73,18 @@ func TestEvents(t *testing.T) {
 		want  []int64
 		after []string
 	}{
-		"straight":                    {0, []string{one + two + beat + three}, []int64{1, 2, 3}, []string{""}},
-		"from the middle":             {2, []string{three}, []int64{3}, []string{"2"}},
-		"broken between events":       {0, []string{one + "…", two + "…", three}, []int64{1, 2, 3}, []string{"", "1", "2"}},
-		"broken within an event":      {0, []string{one + two[:20] + "…", two + three}, []int64{1, 2, 3}, []string{"", "1"}},
-		"broken before the last LF":   {0, []string{one + two[:len(two)-1] + "…", two + three}, []int64{1, 2, 3}, []string{"", "1"}},
-		"ended without an error":      {0, []string{one, two + three}, []int64{1, 2, 3}, []string{"", "1"}},
-		"repeated events":             {0, []string{one + two + "…", one + two + three}, []int64{1, 2, 3}, []string{"", "2"}},
-		"a hole":                      {0, []string{one + three, two + three}, []int64{1, 2, 3}, []string{"", "1"}},
-		"busy server":                 {0, []string{"503", one + "…", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "1", "1"}},
-		"failures count from nothing": {0, []string{"503", "503", "503", one + "…", "503", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "", "", "1", "1", "1"}},
-		"everything was delivered":    {3, []string{"204"}, nil, []string{"3"}},
-		"after the last event":        {0, []string{one + two + three + frame(4, "output", "{}")}, []int64{1, 2, 3}, []string{""}},
+		"no interruption":              {0, []string{one + two + beat + three}, []int64{1, 2, 3}, []string{""}},
+		"from the middle":              {2, []string{three}, []int64{3}, []string{"2"}},
+		"broken between events":        {0, []string{one + "…", two + "…", three}, []int64{1, 2, 3}, []string{"", "1", "2"}},
+		"broken within an event":       {0, []string{one + two[:20] + "…", two + three}, []int64{1, 2, 3}, []string{"", "1"}},
+		"broken before the last LF":    {0, []string{one + two[:len(two)-1] + "…", two + three}, []int64{1, 2, 3}, []string{"", "1"}},
+		"ended without an error":       {0, []string{one, two + three}, []int64{1, 2, 3}, []string{"", "1"}},
+		"repeated events":              {0, []string{one + two + "…", one + two + three}, []int64{1, 2, 3}, []string{"", "2"}},
+		"a missing event":              {0, []string{one + three, two + three}, []int64{1, 2, 3}, []string{"", "1"}},
+		"busy server":                  {0, []string{"503", one + "…", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "1", "1"}},
+		"an event resets the failures": {0, []string{"503", "503", "503", one + "…", "503", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "", "", "1", "1", "1"}},
+		"no further events":            {3, []string{"204"}, nil, []string{"3"}},
+		"data after the last event":    {0, []string{one + two + three + frame(4, "output", "{}")}, []int64{1, 2, 3}, []string{""}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,12 +112,12 @@ func TestEventsGiveUp(t *testing.T) {
 		requests int
 		want     string
 	}{
-		"nothing arrives":    {[]string{one + "…", "503"}, 4, "gave up"},
-		"a hole that stays":  {[]string{one + frame(3, "output", "{}")}, 4, "event 3 came after 1"},
-		"refused":            {[]string{"404"}, 1, "No such run"},
-		"ID is not a number": {[]string{"event: status\ndata: {}\nid: x\n\n"}, 1, "not a number"},
-		"data is not JSON":   {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "not JSON"},
-		"too large":          {[]string{"data: " + strings.Repeat("x", 17<<20)}, 1, "size limit"},
+		"server stays unavailable": {[]string{one + "…", "503"}, 4, "gave up"},
+		"an event stays missing":   {[]string{one + frame(3, "output", "{}")}, 4, "event 3 came after 1"},
+		"refused":                  {[]string{"404"}, 1, "No such run"},
+		"ID is not a number":       {[]string{"event: status\ndata: {}\nid: x\n\n"}, 1, "not a number"},
+		"data is not JSON":         {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "not JSON"},
+		"too large":                {[]string{"data: " + strings.Repeat("x", 17<<20)}, 1, "size limit"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestSilentStreamIsResumed(t *testing.T) {
 			context.AfterFunc(r.Context(), func() { in.CloseWithError(r.Context().Err()) })
 			go func() {
 				if len(after) == 1 {
-					io.WriteString(in, frame(1, "status", "{}")) // and no more
+					io.WriteString(in, frame(1, "status", "{}")) // the stream is silent after this
 				} else {
 					io.WriteString(in, frame(2, "complete", "{}"))
 				}
@@ -240,7 +241,7 @@ func TestSilentStreamIsResumed(t *testing.T) {
 			t.Errorf("Last-Event-ID (-want +got):\n%s", diff)
 		}
 		if waited := time.Since(began); waited < time.Minute {
-			t.Errorf("the client reconnected after %s of silence, which a heartbeat could have ended", waited)
+			t.Errorf("the client reconnected after %s of silence, want at least a minute", waited)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func (t *FileSets) Keep(ctx context.Context, id, version string) error {
 	return err
 }
 
-// Release removes the mark of Keep.
+// Release removes the mark that Keep set.
 func (t *FileSets) Release(ctx context.Context, id, version string) error {
 	return remove(ctx, t.c, t.path(id, "versions", version, "keep")...)
 }

@@ -42,7 +42,8 @@ func (s *Secrets) Put(ctx context.Context, name, value string) (*stint.Secret, e
 	return fetch[stint.Secret](ctx, s.c, put)
 }
 
-// List iterates over the stored secrets by name, and ends after an error.
+// List iterates over the stored secrets in the order of their names, and ends after an
+// error.
 func (s *Secrets) List(ctx context.Context) iter.Seq2[stint.Secret, error] {
 	return list[stint.Secret](ctx, s.c, nil, 0, "secrets")
 }
@@ -58,7 +59,7 @@ type Named struct {
 	Name string `json:"name"`
 }
 
-// Me describes the token of a request and its owner.
+// Me describes the token of a request, its user, and its organisation.
 type Me struct {
 	Organization Named       `json:"organization"`
 	User         Named       `json:"user"`

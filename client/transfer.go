@@ -16,8 +16,9 @@ const (
 	typeBytes  = "application/octet-stream"
 )
 
-// MissingChunks returns the hashes of chunks that the organisation's storage lacks, in
-// the order of hashes, which is a concatenation of at most 8192 SHA-256 sums.
+// MissingChunks returns those of the given hashes whose chunks are not in the
+// organisation's storage, in the same order. hashes is a concatenation of at most 8192
+// SHA-256 sums; so is the result.
 func (c *Client) MissingChunks(ctx context.Context, hashes []byte) ([]byte, error) {
 	res, err := c.retry(ctx, call{
 		method: http.MethodPost, path: []string{"chunks", "missing"}, content: bytesContent(typeBytes, hashes), repeatable: true,
@@ -30,7 +31,7 @@ func (c *Client) MissingChunks(ctx context.Context, hashes []byte) ([]byte, erro
 	return io.ReadAll(res.Body)
 }
 
-// SendChunks stores chunks for a later PushTree. It can be repeated.
+// SendChunks stores chunks for a later PushTree. Storing a chunk again has no effect.
 func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
 	res, err := c.retry(ctx, call{method: http.MethodPost, path: []string{"chunks"}, content: bytesContent(typeChunks, frames), repeatable: true})
 	if err != nil {
@@ -39,8 +40,9 @@ func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
 	return res.Body.Close()
 }
 
-// PushTree stores a tree of stored chunks as the new version. Its results are those of
-// Push. If the server lacks chunks, it returns an *Error with the code chunks_missing.
+// PushTree stores a tree, whose chunks the server has, as the new version. It returns
+// the same results as Push. If the server lacks chunks, it returns an *Error with the
+// code chunks_missing.
 func (t *FileSets) PushTree(ctx context.Context, id string, tree io.ReaderAt, size int64, o *PushOptions) (v *stint.FileSetVersion, added bool, err error) {
 	post := t.pushCall(id, o)
 	post.key = rand.Text()

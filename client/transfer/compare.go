@@ -17,13 +17,13 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// comparison compares dir with the version: it finds unchanged files and the
-// positions of chunks that other files need.
+// comparison compares dir with the version: it finds unchanged files, and local
+// copies of the chunks of other files.
 type comparison struct {
 	*pull
 	cache  *cacheReader
 	cutter files.Cutter
-	unread []unreadFile // files that may contain chunks
+	unread []unreadFile // files whose chunks are not known
 }
 
 type unreadFile struct {
@@ -37,7 +37,7 @@ func (p *pull) compare(ctx context.Context) error {
 	defer c.cache.close()
 	err := fs.WalkDir(localdir.FS(p.root), ".", func(name string, d fs.DirEntry, err error) error {
 		if d != nil && name != "." && errors.Is(err, fs.ErrPermission) {
-			return fs.SkipDir // it is replaced, or is not part of the version
+			return fs.SkipDir // an unreadable folder: its files count as missing
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -99,6 +99,7 @@ func (c *comparison) visit(ctx context.Context, name string, info fs.FileInfo) e
 func (c *comparison) file(ctx context.Context, name string, info fs.FileInfo, i *item) error {
 	known := c.cache.findUnchanged(name, info)
 	candidate := i != nil && i.Kind == format.File
+	// A file of a different size can share chunks only if it has several.
 	worthReading := candidate && (info.Size() == i.Size || info.Size() > files.MaxSingleChunk)
 	if known == nil && !worthReading {
 		c.unread = append(c.unread, unreadFile{name, info.Size()})
@@ -152,13 +153,13 @@ func (c *comparison) index(name string, chunks []format.Chunk) {
 	}
 }
 
-// partName returns the temporary name of a file. It is always the same, so that an
-// incomplete large file is continued.
+// partName returns the temporary name of a file. It depends only on the path and
+// the content, so that a later pull finds and continues an incomplete file.
 func partName(e *format.Entry) string {
 	return path.Join(path.Dir(e.Path), localdir.PartName(e.SHA256))
 }
 
-// findParts finds chunks in files that an earlier pull did not complete.
+// findParts finds chunks in temporary files of an earlier pull that was interrupted.
 func (c *comparison) findParts(ctx context.Context) error {
 	for _, i := range c.items {
 		if i.unchanged || len(i.Chunks) < 2 {
@@ -220,7 +221,7 @@ func (c *comparison) hasAll(i *item) bool {
 	})
 }
 
-// sumUp computes the result from the comparison.
+// sumUp adds the files to write and the bytes to fetch to the result.
 func (p *pull) sumUp() {
 	seen := map[treewire.Hash]bool{}
 	for _, i := range p.items {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxFetches is the number of concurrent requests for chunks. Each is for
-	// about batchTarget bytes and at most batchChunks chunks.
+	// maxFetches is the maximum number of concurrent requests for chunks. Each
+	// requests about batchTarget bytes in at most batchChunks chunks.
 	maxFetches  = 4
 	batchTarget = 4 << 20
 	batchChunks = 1024
@@ -23,16 +23,16 @@ const (
 type neededChunk struct {
 	format.Chunk
 	item  int // index of the item that contains it
-	index int // within the item
+	index int // index of the chunk within the item
 }
 
-// batch is a group of chunks that are fetched by one request, with their contents.
+// batch is a group of chunks that are fetched by one request.
 type batch struct {
 	chunks   []neededChunk
-	contents [][]byte
-	wire     int64
+	contents [][]byte // of the chunks that were fetched so far
+	wire     int64    // bytes sent and received
 	err      error
-	ready    chan struct{}
+	ready    chan struct{} // closed when contents is complete or err is set
 }
 
 // batches returns the chunks that no local file contains, in the order of use.
@@ -58,7 +58,8 @@ func (p *pull) batches() []*batch {
 	return all
 }
 
-// fetch fetches the contents of a batch and continues after a broken connection.
+// fetch fetches the contents of a batch. After a broken connection, it requests the
+// remaining chunks again.
 func (p *pull) fetch(ctx context.Context, b *batch) error {
 	var codec files.Codec
 	return p.retry(ctx, func() (bool, error) {
@@ -79,12 +80,13 @@ func (p *pull) fetchRest(ctx context.Context, b *batch, codec *files.Codec) erro
 	}
 	counted := &counter{r: in}
 	err = b.read(treewire.NewFrameReader(counted), codec)
-	_, _ = io.CopyN(io.Discard, counted, 1) // the connection is reused only after its end was read
+	_, _ = io.CopyN(io.Discard, counted, 1) // read to EOF, so that the connection can be reused
 	b.wire += int64(len(request)) + counted.n
 	return errors.Join(err, in.Close())
 }
 
-// selection returns the selection of chunks, which counts from the first item.
+// selection returns the selection of chunks. It numbers chunks from the first item
+// among them, so that the server need not read the entries before it.
 func (p *pull) selection(chunks []neededChunk) *treewire.Selection {
 	s := &treewire.Selection{}
 	first := chunks[0].item
@@ -114,6 +116,6 @@ func (b *batch) read(frames *treewire.FrameReader, codec *files.Codec) error {
 		}
 		b.contents = append(b.contents, chunk)
 	}
-	_, _ = frames.Next() // the end mark; all chunks have arrived and are verified
+	_, _ = frames.Next() // read the end mark; an error is harmless, because all chunks are verified
 	return nil
 }

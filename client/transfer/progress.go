@@ -3,10 +3,11 @@ package transfer
 // Progress receives the progress of a transfer. Its methods must be safe for
 // concurrent use.
 type Progress interface {
-	// Expect is called with the total bytes of files, before Done and again if the
-	// transfer restarts.
+	// Expect is called before Done with the total number of bytes to transfer. If
+	// the transfer restarts, Expect is called again and counting restarts at 0.
 	Expect(bytes int64)
-	// Done is called with the number of further bytes that are in place.
+	// Done is called with the number of bytes that were completed since the
+	// previous call, including bytes that need not be transferred.
 	Done(bytes int64)
 }
 
@@ -15,7 +16,7 @@ type noProgress struct{}
 func (noProgress) Expect(int64) {}
 func (noProgress) Done(int64)   {}
 
-// Count is a number of files and of their bytes.
+// Count is a number of files and their total size in bytes.
 type Count struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`

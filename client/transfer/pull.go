@@ -19,11 +19,12 @@ type PullOptions struct {
 	Cache string
 	// Delete removes entries that the version lacks, except ignored ones.
 	Delete bool
-	// DryRun computes the result and changes nothing.
+	// DryRun makes Pull compute the result without changing anything.
 	DryRun   bool
 	Progress Progress
 	Now      func() time.Time // nil: time.Now
-	// Backoff is the pause before the first retry; 0 means 200 ms.
+	// Backoff is half the pause before the first retry; 0 means 200 ms. Each
+	// further pause is twice as long.
 	Backoff time.Duration
 }
 
@@ -38,11 +39,11 @@ type PullResult struct {
 	Wire int64
 }
 
-// Pull writes the version to the folder dir, which is created if it is missing:
-// contents, modes, times, links, and empty folders. It never writes outside dir,
+// Pull writes the contents, modes, times, links, and empty folders of the version to
+// the folder dir and creates dir if it is missing. It never writes outside dir,
 // even if the version or links in dir are malicious. Each file is written under a
-// temporary name and renamed when it is complete and verified. A failed pull can be
-// repeated and continues. Pull does not sync files to disk.
+// temporary name and renamed when it is complete and verified. If a pull fails,
+// another pull continues it. Pull does not sync files to disk.
 func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullResult, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -76,7 +77,7 @@ func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullRe
 	return p.done, err
 }
 
-// pull is one Pull.
+// pull is the state of one call of Pull.
 type pull struct {
 	remote Remote
 	o      *PullOptions
@@ -91,7 +92,7 @@ type pull struct {
 // item is an entry of the version and its state in the folder.
 type item struct {
 	*format.Entry
-	number    int64    // number of its first chunk in the version
+	number    int64    // number of chunks in earlier items
 	exists    bool     // the folder has an entry of that name
 	unchanged bool     // the entry has the same content or target
 	sameMeta  bool     // the entry has the same mode and time
@@ -121,7 +122,8 @@ func openTarget(dir string, dry bool) (*os.Root, error) {
 	return root, nil
 }
 
-// readTree reads the version's tree, and restarts if the connection breaks.
+// readTree reads the version's tree. If the connection breaks, it reads the tree again
+// from the start.
 func (p *pull) readTree(ctx context.Context) error {
 	return p.retry(ctx, func() (bool, error) {
 		p.items, p.byPath, p.done = nil, map[string]*item{}, PullResult{}
@@ -182,11 +184,11 @@ type permanentError struct{ cause error }
 func (e *permanentError) Error() string { return e.cause.Error() }
 func (e *permanentError) Unwrap() error { return e.cause }
 
-// maxAttempts is the number of attempts without progress.
+// maxAttempts is the number of attempts without progress after which retry fails.
 const maxAttempts = 6
 
-// retry calls f until it succeeds, fails permanently, or fails maxAttempts times
-// without progress.
+// retry calls f until it succeeds, returns a permanentError, or fails maxAttempts
+// times in a row without progress.
 func (p *pull) retry(ctx context.Context, f func() (progress bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, err := f()

@@ -15,11 +15,11 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// scan reads the entries of a folder, writes the tree, and finds the chunks. It is
-// not safe for concurrent use.
+// scan reads the entries of a folder, writes the tree, and sends new chunks to the
+// channel push.found. It is not safe for concurrent use.
 type scan struct {
 	push   *push
-	trust  bool // the server has the chunks in the cache
+	trust  bool // assume that the server has all chunks in the cache
 	old    *cacheReader
 	new    *cacheWriter
 	tree   *treewire.TreeWriter
@@ -46,10 +46,10 @@ func (s *scan) close() {
 	s.new.discard()
 }
 
-// saveCache writes the cache for the next transfer. onServer says that the server
-// has all its chunks. Errors are ignored.
+// saveCache writes the cache for the next transfer. onServer reports whether the
+// server has all its chunks. Errors are ignored, because a push works without a cache.
 func (s *scan) saveCache(onServer bool) {
-	for !onServer && s.old.next != nil { // files that the scan did not reach
+	for !onServer && s.old.next != nil { // keep the files that the scan did not reach
 		s.new.add(s.old.next)
 		s.old.advance()
 	}
@@ -107,8 +107,8 @@ func (s *scan) file(ctx context.Context, e localdir.Entry) error {
 	return s.emit(ctx, w, false)
 }
 
-// emit adds an entry to the tree and sends its new chunks to the found channel,
-// unless onServer says that the server has them.
+// emit adds an entry to the tree. It sends the chunks of the entry that were not seen
+// before to the found channel, unless the server has them (onServer).
 func (s *scan) emit(ctx context.Context, w *format.Entry, onServer bool) error {
 	offset := int64(0)
 	for _, c := range w.Chunks {
@@ -128,7 +128,8 @@ func (s *scan) emit(ctx context.Context, w *format.Entry, onServer bool) error {
 	return s.tree.Add(w)
 }
 
-// read splits a file into chunks. It returns nil if the file no longer exists.
+// read splits a file into chunks. If the file no longer exists, it returns nil and no
+// error.
 func (s *scan) read(ctx context.Context, e localdir.Entry) (*format.Entry, error) {
 	f, err := s.push.files.OpenFile(e.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,8 +158,9 @@ func (s *scan) read(ctx context.Context, e localdir.Entry) (*format.Entry, error
 	return w, nil
 }
 
-// splitFile sets the chunks, size, and sum of e to those of f, which has about size
-// bytes.
+// splitFile sets the chunks and the size of e to those of f, and its checksum if there
+// are several chunks. size is the expected size. If f grows beyond one chunk
+// meanwhile, splitFile returns errChanged, because it did not compute the checksum.
 func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *format.Entry) error {
 	c.Reset(f)
 	whole := sha256.New()
@@ -178,7 +180,7 @@ func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e 
 		if several {
 			whole.Write(piece)
 		} else if len(e.Chunks) > 1 {
-			return errChanged // it grew
+			return errChanged
 		}
 	}
 	return context.Cause(ctx)

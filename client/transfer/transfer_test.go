@@ -28,18 +28,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a server in memory. It verifies what it receives.
+// memory is a server in memory. It verifies the chunks and trees that it receives.
 type memory struct {
 	t testing.TB
 
 	mu     sync.Mutex // guards the rest
 	chunks map[treewire.Hash]treewire.Frame
 	tree   []byte // the current version
-	asked  int    // names
+	asked  int    // hashes in requests for missing chunks
 	sent   int    // chunks that were received
 	given  int    // chunks that were fetched
 
-	// breakAt returns after how many bytes a response breaks off; nil means never.
+	// breakAt returns the number of bytes of a response after which the connection
+	// breaks; nil means never.
 	breakAt func(length int) int
 	// onSend is called before chunks are stored.
 	onSend func() error
@@ -51,10 +52,10 @@ func newMemory(t testing.TB) *memory {
 
 var _ transfer.Remote = (*memory)(nil)
 
-func (m *memory) Missing(_ context.Context, names []byte) ([]byte, error) {
+func (m *memory) Missing(_ context.Context, hashes []byte) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked, err := treewire.ReadHashes(bytes.NewReader(names))
+	asked, err := treewire.ReadHashes(bytes.NewReader(hashes))
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the connection broke") }
 
-// shape returns the modes, times, targets, and contents of a folder.
+// shape returns the mode, time, and target or checksum of each entry of a folder.
 func shape(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -261,7 +262,7 @@ func size(rng *rand.Rand) int {
 	return []int{0, 1, 100, 70_000}[rng.IntN(4)]
 }
 
-// random returns one of a few contents, so that contents are repeated.
+// random returns n bytes. There are few different contents, so that chunks repeat.
 func random(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(rng.IntN(3))}).Read(b)
@@ -304,7 +305,8 @@ func TestRandomPushPull(t *testing.T) {
 		from, to := filepath.Join(base, "from"), filepath.Join(base, "to")
 		must(t, os.Mkdir(from, 0o755))
 		m := newMemory(t)
-		// With a clock in the future all files are settled, so that the caches are used.
+		// Chunks of files that changed within the last seconds are not cached. With a
+		// clock in the future, no file is that new.
 		later := func() time.Time { return time.Now().Add(time.Hour) }
 		for round := range 3 {
 			change(t, rng, from)
@@ -314,12 +316,12 @@ func TestRandomPushPull(t *testing.T) {
 			push(t, m, from, transfer.PushOptions{Cache: filepath.Join(base, "c1"), Now: later})
 			before := m.given
 			plan := pull(t, m, to, transfer.PullOptions{Cache: filepath.Join(base, "c2"), DryRun: true, Delete: true})
-			equal(t, "chunks given for a dry run", before, m.given)
+			equal(t, "chunks fetched after a dry run", before, m.given)
 			done := pull(t, m, to, transfer.PullOptions{Cache: filepath.Join(base, "c2"), Delete: true, Now: later, Backoff: 1})
 			equal(t, fmt.Sprintf("seed %d, round %d", seed, round), shape(t, from), shape(t, to))
 			equal(t, "files to write", plan.Written, done.Written)
 			if again := pull(t, m, to, transfer.PullOptions{Delete: true}); again.Written.Files+again.Deleted+again.Fetched != 0 {
-				t.Errorf("seed %d: a second pull did %+v", seed, again)
+				t.Errorf("seed %d: a second pull changed the folder: %+v", seed, again)
 			}
 		}
 	})

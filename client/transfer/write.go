@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// writeAll writes the version to dir. Several goroutines fetch chunks in advance; one
-// writes files, because file systems become slower with more.
+// writeAll writes the version to dir. Several goroutines fetch chunks in advance. A
+// single goroutine writes files, because concurrent writers are slower.
 func (p *pull) writeAll(ctx context.Context) error {
 	p.o.Progress.Expect(p.done.Written.Bytes)
 	batches := p.batches()
@@ -46,7 +46,7 @@ func (p *pull) writeAll(ctx context.Context) error {
 }
 
 // fetchAhead fetches batches and sends them to ahead in order. At most 2 *
-// maxFetches are in memory.
+// maxFetches batches are in memory.
 func (p *pull) fetchAhead(ctx context.Context, batches []*batch, ahead chan<- *batch) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxFetches)
@@ -72,15 +72,15 @@ func (p *pull) fetchAhead(ctx context.Context, batches []*batch, ahead chan<- *b
 type writer struct {
 	*pull
 	ctx   context.Context
-	ahead chan *batch
-	at    int    // index of the current item
-	batch *batch // the current batch
-	used  int    // number of its chunks that were used
+	ahead chan *batch // in the order of use; the contents of a batch may not be ready
+	at    int         // index of the current item
+	batch *batch      // the current batch
+	used  int         // number of its chunks that were used
 	in    openFolder
 	buf   []byte
 }
 
-// openFolder is the folder of the last entry.
+// openFolder is the folder that contains the entry which was written last.
 type openFolder struct {
 	path string
 	root *os.Root
@@ -152,7 +152,7 @@ func (w *writer) leave() {
 	}
 }
 
-// folder creates a folder, which is writable until completeFolders.
+// folder creates a folder. It is writable until completeFolders sets its mode.
 func (w *writer) folder(i *item, name string) error {
 	if !i.unchanged {
 		if err := w.clear(name); err != nil {
@@ -167,7 +167,8 @@ func (w *writer) folder(i *item, name string) error {
 	return err
 }
 
-// clear removes an existing entry that a rename cannot replace.
+// clear removes an entry if it exists. It removes a folder with content only if the
+// option Delete is set and the folder contains no ignored entries.
 func (w *writer) clear(name string) error {
 	info, err := w.in.root.Lstat(name)
 	switch {
@@ -184,7 +185,8 @@ func (w *writer) clear(name string) error {
 	return w.in.root.Remove(name)
 }
 
-// clearFolder removes an existing folder, which a file or link cannot replace.
+// clearFolder removes an existing folder, because renaming a file or link to its
+// name would fail.
 func (w *writer) clearFolder(name string) error {
 	if info, err := w.in.root.Lstat(name); err != nil || !info.IsDir() {
 		return nil //nolint:nilerr // the rename reports any problem
@@ -244,7 +246,7 @@ func (w *writer) file(i *item, name string) error {
 		err = f.Chmod(fs.FileMode(i.Mode))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		if len(i.Chunks) < 2 { // the next pull continues a large file
+		if len(i.Chunks) < 2 { // the next pull continues a larger file
 			err = errors.Join(err, w.in.root.Remove(part))
 		}
 		return err
@@ -264,8 +266,8 @@ func (w *writer) file(i *item, name string) error {
 	return w.recordStat(i, name)
 }
 
-// openPart opens the temporary file. It reuses that of an earlier pull for a large
-// file.
+// openPart opens the temporary file. If an interrupted pull left one for a file of
+// several chunks, openPart reuses it.
 func (w *writer) openPart(i *item, part string) (*os.File, error) {
 	f, err := w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if !errors.Is(err, fs.ErrExist) {

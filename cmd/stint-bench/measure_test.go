@@ -100,12 +100,12 @@ func TestClosedLoopEndsWithTheFirstError(t *testing.T) {
 	}
 }
 
-func TestPacedMakesWhatIsDue(t *testing.T) {
+func TestPacedMakesDueEvents(t *testing.T) {
 	t.Parallel()
 	sum := 0
 	n := paced(t.Context(), 1e5, 50*time.Millisecond, func(n int) {
 		if n < 1 || n > maxBatch {
-			t.Errorf("%d at once", n)
+			t.Errorf("%d events in one call, want 1 to %d", n, maxBatch)
 		}
 		sum += n
 	})
@@ -119,7 +119,7 @@ func TestPacedMakesWhatIsDue(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := catch(func() { paced(ended, 1000, time.Hour, func(int) {}) }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v after the context's end", err)
+		t.Errorf("error %v after the context was cancelled", err)
 	}
 }
 
@@ -138,7 +138,8 @@ func TestAnchorsWriteToTheDisk(t *testing.T) {
 	}
 }
 
-// TestStreamsCountSplitEvents cuts the stream at every position.
+// TestStreamsCountSplitEvents sends the stream in pieces of several sizes, so that
+// events are split at all positions.
 func TestStreamsCountSplitEvents(t *testing.T) {
 	t.Parallel()
 	const events = 5
@@ -181,7 +182,7 @@ func TestMachineFacts(t *testing.T) {
 	}
 }
 
-func TestModelAnswersInBothDialects(t *testing.T) {
+func TestModelRespondsInBothProtocols(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(model))
 	defer srv.Close()

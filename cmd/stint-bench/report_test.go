@@ -26,14 +26,14 @@ func TestQuantile(t *testing.T) {
 		q    float64
 		want time.Duration
 	}{
-		{"nothing", nil, 0.5, 0},
-		{"one", []time.Duration{7}, 0.99, 7},
-		{"least", hundred, 0, 1},
+		{"no durations", nil, 0.5, 0},
+		{"one duration", []time.Duration{7}, 0.99, 7},
+		{"minimum", hundred, 0, 1},
 		{"median", hundred, 0.5, 50},
 		{"p99", hundred, 0.99, 99},
-		{"most", hundred, 1, 100},
-		{"median of two is one of them", []time.Duration{9, 3}, 0.5, 3},
-		{"p99 of few is the most", []time.Duration{5, 1, 3}, 0.99, 5},
+		{"maximum", hundred, 1, 100},
+		{"median of two is the smaller", []time.Duration{9, 3}, 0.5, 3},
+		{"p99 of three is the maximum", []time.Duration{5, 1, 3}, 0.99, 5},
 	} {
 		if got := quantile(c.of, c.q); got != c.want {
 			t.Errorf("%s: quantile(%v) = %d, want %d", c.name, c.q, got, c.want)
@@ -51,9 +51,9 @@ func TestMiddle(t *testing.T) {
 		want             int // the chosen round
 	}{
 		{[]float64{1}, []float64{2}, 0},
-		// Ratios 4, 1, and 2: neither the best rate nor the best anchor decides.
+		// The ratios are 4, 1, and 2. The last round has the median ratio.
 		{[]float64{4, 9, 6}, []float64{1, 9, 3}, 2},
-		{[]float64{3, 1}, []float64{1, 1}, 1}, // the worse of two
+		{[]float64{3, 1}, []float64{1, 1}, 1}, // the ratios are 3 and 1: the smaller one
 	} {
 		rate, anchor := middle(c.measured, c.anchor)
 		if rate != c.measured[c.want] || anchor != c.anchor[c.want] {

@@ -15,7 +15,6 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// pullOptions are the options of a pull.
 type pullOptions struct{ dry, delete bool }
 
 func (t volumeCommands) pull() *cobra.Command {
@@ -56,7 +55,7 @@ that they match.`, localdir.IgnoreFile),
 	return c
 }
 
-// pullResult is the result of a pull.
+// pullResult is the output of --json.
 type pullResult struct {
 	Dir     string         `json:"dir"`
 	Files   int64          `json:"files"`
@@ -84,7 +83,7 @@ func (t volumeCommands) printPulled(tree *stint.FileSet, version, dir string, p 
 	return nil
 }
 
-// fetch makes a directory equal to a version.
+// fetch pulls a version into a directory.
 func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.PullResult, error) {
 	bar := a.progress("pulled")
 	defer bar.done()
@@ -93,9 +92,9 @@ func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKin
 	})
 }
 
-// cachePath returns the path of the file that remembers the last transfer
-// between a directory and a volume or artifact, or "" if there is no cache
-// directory.
+// cachePath returns the path of the cache file for transfers between a directory
+// and a volume or artifact. It returns "" if the user has no cache directory or if
+// tree, the ID of the volume or artifact, is empty.
 func (a *app) cachePath(url, tree, dir string) string {
 	base := a.getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(base) {

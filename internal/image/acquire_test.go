@@ -48,11 +48,11 @@ func TestCallersShareOnePull(t *testing.T) {
 	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir, KeepBytes: 1})
-	impatient, giveUp := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
+	firstCtx, cancelFirst := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
 	go func() {
-		_, err := s.Acquire(impatient, ref, nil)
-		gone <- err
+		_, err := s.Acquire(firstCtx, ref, nil)
+		returned <- err
 	}()
 	<-g.arrived
 	var wg sync.WaitGroup
@@ -70,18 +70,18 @@ func TestCallersShareOnePull(t *testing.T) {
 	for image.Waiting(s) < len(roots)+1 {
 		runtime.Gosched()
 	}
-	giveUp()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
+	cancelFirst()
+	if err := <-returned; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 	close(g.open)
 	wg.Wait()
 	if n := g.blobs.Load(); n != 2 {
-		t.Errorf("%d blobs were fetched, want the configuration and one layer", n)
+		t.Errorf("%d blobs were fetched, want 2: the configuration and one layer", n)
 	}
 	for i, r := range roots {
 		if err := s.Collect(t.Context()); err != nil || text(t, r) != "one" {
-			t.Fatalf("%v after %d of %d released", err, i, len(roots))
+			t.Fatalf("after %d of %d releases, the file is missing or Collect failed: %v", i, len(roots), err)
 		}
 		r.Release()
 	}
@@ -89,7 +89,7 @@ func TestCallersShareOnePull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := list(t, dir, "roots"); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("roots after the last release: %v", left)
 	}
 }
 
@@ -101,15 +101,15 @@ func TestPullEndsWithLastCaller(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir})
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() {
 		_, err := s.Acquire(ctx, ref, nil)
-		gone <- err
+		returned <- err
 	}()
 	<-g.arrived
 	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+	if err := <-returned; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 	close(g.open)
 	if r := acquire(t, s, ref); text(t, r) != "one" {
@@ -117,7 +117,7 @@ func TestPullEndsWithLastCaller(t *testing.T) {
 	}
 	s.Close()
 	if left := list(t, dir, "work"); len(left) > 0 {
-		t.Errorf("left in work: %v", left)
+		t.Errorf("temporary files after Close: %v", left)
 	}
 	if _, err := s.Acquire(t.Context(), ref, nil); err == nil {
 		t.Error("a closed store returned an image")
@@ -130,14 +130,14 @@ func TestCloseEndsPulls(t *testing.T) {
 	host := imagetest.Serve(t, g.wrap)
 	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	s := open(t, image.Config{})
-	gone := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() {
 		_, err := s.Acquire(t.Context(), ref, nil)
-		gone <- err
+		returned <- err
 	}()
 	<-g.arrived
 	s.Close()
-	if err := <-gone; err == nil {
-		t.Error("the pull continued")
+	if err := <-returned; err == nil {
+		t.Error("Acquire succeeded after Close")
 	}
 }

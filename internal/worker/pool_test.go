@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// newPoolWorld returns a world with a pool of one sandbox, and the specs of the
-// sandboxes that were used.
+// newPoolWorld returns a world with a pool of one sandbox, and a channel that
+// receives the spec of each sandbox in which a command runs.
 func newPoolWorld(t *testing.T, attaches bool, more ...change) (*world, chan sandbox.Spec) {
 	t.Helper()
 	seen := make(chan sandbox.Spec, 8)
@@ -38,8 +38,8 @@ func newPoolWorld(t *testing.T, attaches bool, more ...change) (*world, chan san
 	return w, seen
 }
 
-// TestPreparedSandbox checks that a run uses it with its own limits, and that
-// another one is prepared.
+// TestPreparedSandbox checks that a run uses the prepared sandbox with the limits
+// of its definition, and that the worker then prepares another one.
 func TestPreparedSandbox(t *testing.T) {
 	t.Parallel()
 	w, seen := newPoolWorld(t, true)
@@ -47,7 +47,7 @@ func TestPreparedSandbox(t *testing.T) {
 	r := w.ended(w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"}).ID)
 	s := <-seen
 	if r.Status != stint.Completed || !strings.HasPrefix(s.ID, stint.PrefixSandbox) {
-		t.Fatalf("the run %s in sandbox %s", r.Status, s.ID)
+		t.Fatalf("run status %s in sandbox %s, want completed in a prepared one", r.Status, s.ID)
 	}
 	if diff := cmp.Diff(sandbox.Resources{Pids: 20}, s.Resources); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -58,14 +58,14 @@ func TestPreparedSandbox(t *testing.T) {
 	if r.ArtifactVersion == nil {
 		t.Error("the run has no artifact version")
 	}
-	w.until("its folder is removed and another sandbox waits", func() bool {
+	w.until("the folder of the used sandbox is removed and another sandbox is prepared", func() bool {
 		all, err := os.ReadDir(filepath.Dir(filepath.Dir(s.Workspace)))
 		return err == nil && len(all) == 1 && all[0].Name() != s.ID
 	})
 }
 
-// TestPreparedSandboxWithoutAttach checks that the run gets a new sandbox in the
-// same folders.
+// TestPreparedSandboxWithoutAttach checks that a run does not use the prepared
+// sandbox if its isolator does not support Attach: it gets a new one.
 func TestPreparedSandboxWithoutAttach(t *testing.T) {
 	t.Parallel()
 	w, seen := newPoolWorld(t, false)
@@ -73,20 +73,19 @@ func TestPreparedSandboxWithoutAttach(t *testing.T) {
 	created := w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"})
 	r, s := w.ended(created.ID), <-seen
 	if r.Status != stint.Completed || s.ID != created.ID || r.ArtifactVersion == nil {
-		t.Errorf("the run %s in sandbox %s, version %v", r.Status, s.ID, r.ArtifactVersion)
+		t.Errorf("run status %s in sandbox %s, artifact version %v", r.Status, s.ID, r.ArtifactVersion)
 	}
 }
 
-// TestOtherIsolator checks that the definition can name another isolator.
+// TestOtherIsolator checks that a run uses the isolator that its definition names.
 func TestOtherIsolator(t *testing.T) {
 	t.Parallel()
-	var strong *fake.Driver
 	ran := make(chan string, 1)
-	strong = fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit { ran <- p.Spec.ID; return sandbox.Exit{} })
+	gvisor := fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit { ran <- p.Spec.ID; return sandbox.Exit{} })
 	w, _ := newPoolWorld(t, true, func(c *worker.Config) {
 		c.Isolator = func(_ context.Context, name string) (sandbox.Driver, error) {
 			if name == "gvisor" {
-				return strong, nil
+				return gvisor, nil
 			}
 			return nil, stint.InvalidParam("sandbox", "The sandbox %s is not available.", name)
 		}
@@ -94,6 +93,6 @@ func TestOtherIsolator(t *testing.T) {
 	w.agent(`{"framework":"shell","sandbox":"gvisor","network":{"mode":"none"}}`)
 	created := w.create(stint.NewRun{Agent: "agent"})
 	if r := w.ended(created.ID); r.Status != stint.Completed || <-ran != created.ID {
-		t.Errorf("the run %s", r.Status)
+		t.Errorf("run status %s, want completed in a sandbox of gvisor", r.Status)
 	}
 }

@@ -31,11 +31,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// maxWait bounds every wait of these tests. It is only reached on an overloaded
-// host.
+// maxWait is the maximum duration of every wait in these tests. It is long, so that
+// an overloaded host does not make them fail.
 const maxWait = 2 * time.Minute
 
-// world is a service with sandboxes that execute a script.
+// world is a service with one worker, whose fake sandboxes execute a script.
 type world struct {
 	t       *testing.T
 	store   store.Store
@@ -47,7 +47,7 @@ type world struct {
 	local   *dispatch.Local
 	dir     string
 	worker  *worker.Worker
-	stop    func() // stops the worker and waits
+	stop    func() // stops the worker and waits for its end
 }
 
 type change func(*worker.Config)
@@ -78,7 +78,8 @@ func newWorld(t *testing.T, script fake.Script, changes ...change) *world {
 	return w
 }
 
-// startWorker starts the worker.
+// startWorker starts a worker that stores its files below dir. The worker is stopped
+// when the test ends.
 func (w *world) startWorker(script fake.Script, dir string, changes ...change) {
 	w.t.Helper()
 	c := worker.Config{
@@ -108,7 +109,7 @@ func (w *world) startWorker(script fake.Script, dir string, changes ...change) {
 	w.t.Cleanup(func() { w.stop() })
 }
 
-// agent stores an agent with a definition.
+// agent creates an agent with one version that has the definition.
 func (w *world) agent(definition string) stint.Agent {
 	w.t.Helper()
 	now := stint.TimeOf(time.Now())
@@ -128,7 +129,7 @@ func (w *world) create(n stint.NewRun) stint.Run {
 	return r
 }
 
-// ended waits for the end of a run.
+// ended waits for the end of a run and returns it.
 func (w *world) ended(id string) stint.Run {
 	w.t.Helper()
 	r, err := w.runs.Wait(w.t.Context(), w.caller, id, maxWait)

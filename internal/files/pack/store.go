@@ -16,9 +16,9 @@ import (
 	"github.com/stint-dev/stint/internal/lru"
 )
 
-// Store reads packs wherever their segments are stored: a deleted pack is
-// assembled from the compacted packs that replace it, with each segment at its old
-// offset. So manifests do not change when packs do.
+// Store reads and writes packs. If a pack was deleted, Get reads its segments from
+// the compacted packs that replace it and returns each segment at its old offset.
+// Manifests therefore remain valid when packs are compacted.
 type Store struct {
 	blob.Store
 	Options
@@ -26,15 +26,16 @@ type Store struct {
 	compacted *lru.Cache[string, *CompactedPack] // by the key of the deleted pack
 }
 
-// maxCompacted is the number of cached compacted packs, of at most a megabyte each.
+// maxCompacted is the maximum number of cached compacted packs. Each uses at most a
+// megabyte of memory.
 const maxCompacted = 64
 
 // Options adjusts a Store.
 type Options struct {
 	TempDir string
 	IDs     *stint.IDs
-	// Sealed is where confidential packs are written; nil for the store itself.
-	// Reads detect damage of objects that were written there.
+	// Sealed is the store to which confidential packs are written; nil means the
+	// store itself. Reading an object that was written to it detects damage.
 	Sealed blob.Store
 }
 
@@ -47,29 +48,29 @@ func NewStore(b blob.Store, o Options) *Store {
 type CompactedPack struct {
 	key     string // of the deleted pack
 	objects []string
-	all     []extent // by offset
+	all     []extent // sorted by offset
 }
 
 // extent is a segment in a compacted pack.
 type extent struct {
 	offset uint32 // in the deleted pack
-	stored uint32
+	stored uint32 // length
 	at     uint32 // offset in the object
 	object uint32 // index in objects
 }
 
-// find returns the index of the first extent that ends behind offset.
+// find returns the index of the first extent that ends after offset.
 func (t *CompactedPack) find(offset int64) int {
 	return sort.Search(len(t.all), func(i int) bool { return int64(t.all[i].offset)+int64(t.all[i].stored) > offset })
 }
 
-// Holds reports whether a segment is available.
+// Holds reports whether the segment that begins at offset is available.
 func (t *CompactedPack) Holds(offset uint32) bool {
 	i := t.find(int64(offset))
 	return i < len(t.all) && t.all[i].offset == offset
 }
 
-// Get implements blob.Store.
+// Get implements blob.Store. It also reads deleted packs that were compacted.
 func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	if _, generation, ok := SplitGeneration(key); !ok || generation > 0 || !strings.Contains(key, "/packs/") {
 		return s.Store.Get(ctx, key, offset, n)
@@ -80,9 +81,9 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 		if !errors.Is(err, blob.ErrNotFound) {
 			return r, err
 		}
-		var unread error
-		if t, unread = s.load(ctx, key); unread != nil {
-			return nil, unread
+		var loadErr error
+		if t, loadErr = s.load(ctx, key); loadErr != nil {
+			return nil, loadErr
 		} else if t == nil || !t.covers(offset) {
 			return nil, err
 		}
@@ -94,12 +95,14 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return &compactedReader{ctx: ctx, store: s, table: t, at: offset, end: end}, nil
 }
 
+// covers reports whether a segment contains the byte at offset.
 func (t *CompactedPack) covers(offset int64) bool {
 	i := t.find(offset)
 	return i < len(t.all) && int64(t.all[i].offset) <= offset
 }
 
-// load reads the table of a deleted pack; nil if nothing replaces it.
+// load reads and caches the extents of a deleted pack. It returns nil if no compacted
+// pack replaces it.
 func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
 	t, err := s.Compacted(ctx, key, nil)
 	if t != nil {
@@ -108,8 +111,9 @@ func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
 	return t, err
 }
 
-// Compacted returns the objects that replace a pack, without the refused ones; nil
-// if there are none. A damaged object is ignored if another one exists.
+// Compacted returns the compacted packs that replace a pack, except those whose keys
+// are in refused, or nil if there are none. It ignores damaged objects unless all
+// are damaged.
 func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bool) (*CompactedPack, error) {
 	later, err := LaterGenerations(ctx, s.Store, key)
 	if err != nil {
@@ -124,7 +128,7 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 		}
 		segments, err := ReadSegments(ctx, s.Store, g.Key)
 		switch {
-		case errors.Is(err, blob.ErrNotFound): // deleted since, because a newer one has all
+		case errors.Is(err, blob.ErrNotFound): // just deleted: a newer generation has all its segments
 			continue
 		case IsDamage(err):
 			bad = err
@@ -133,12 +137,12 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 			return nil, err
 		}
 		at := uint32(0)
-		for _, g := range segments {
-			if !seen[g.Offset] {
-				seen[g.Offset] = true
-				t.all = append(t.all, extent{g.Offset, g.Length, at, uint32(len(t.objects))})
+		for _, segment := range segments {
+			if !seen[segment.Offset] {
+				seen[segment.Offset] = true
+				t.all = append(t.all, extent{segment.Offset, segment.Length, at, uint32(len(t.objects))})
 			}
-			at += g.Length
+			at += segment.Length
 		}
 		t.objects = append(t.objects, g.Key)
 	}
@@ -149,21 +153,22 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 	return t, nil
 }
 
-// compactedReader reads a deleted pack. A missing segment is read as zeros, which
-// have no chunk's hash.
+// compactedReader reads a deleted pack. It returns zeros for a missing segment; its
+// reader detects this, because the hash of the chunk does not match.
 type compactedReader struct {
-	ctx     context.Context // of the Get
+	ctx     context.Context // of the call of Get
 	store   *Store
 	table   *CompactedPack
 	at, end int64
-	stale   int // how often the table was read again
+	stale   int // number of times that the table was read again
 
-	r      io.ReadCloser // is at position next of object
+	r      io.ReadCloser // reads object from the offset next on
 	object uint32
 	next   uint32
 }
 
-// maxStale is how often objects may be replaced during one reading.
+// maxStale is the maximum number of times that a compactedReader reads the table again
+// because an object was replaced.
 const maxStale = 3
 
 func (p *compactedReader) Read(b []byte) (int, error) {
@@ -199,7 +204,7 @@ func (p *compactedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// seek opens an object at a position unless the reader is there already.
+// seek opens an object at an offset unless p.r is already there.
 func (p *compactedReader) seek(object, at uint32) error {
 	if p.r != nil && p.object == object && p.next == at {
 		return nil
@@ -238,7 +243,7 @@ func (p *compactedReader) Close() error {
 	return err
 }
 
-// WriteTo returns the store to which a pack of that name is written.
+// WriteTo returns the store to which the pack with the given ID is written.
 func (s *Store) WriteTo(id string) blob.Store {
 	if s.Sealed != nil && strings.HasPrefix(id, SealedPrefix) {
 		return s.Sealed

@@ -8,11 +8,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxEntries is the largest number of plan entries in an event.
+// maxEntries is the maximum number of plan entries in an event. Further entries are
+// dropped.
 const maxEntries = 256
 
-// update handles a session/update notification. kind is its type. inEvent is true
-// if an event contains its whole text.
+// update handles a session/update notification and returns its type as kind. If
+// inEvent is true, the notification need not be recorded as a native line: either
+// an event contains its whole text, or it repeats an earlier run.
 func (c *client) update(params json.RawMessage) (s framework.Step, kind string, inEvent bool) {
 	raw := decode[struct {
 		Update json.RawMessage `json:"update"`
@@ -20,11 +22,11 @@ func (c *client) update(params json.RawMessage) (s framework.Step, kind string, 
 	kind = decode[struct {
 		Kind string `json:"sessionUpdate"`
 	}](raw).Kind
-	if c.isLoading {
+	if c.isLoading { // the agent sends the history of the session
 		if kind == "usage_update" {
 			c.usage.setBaseline(raw)
 		}
-		return s, kind, true // an earlier run reported it
+		return s, kind, true
 	}
 	switch kind {
 	case "agent_message_chunk":
@@ -58,7 +60,7 @@ type plan struct {
 	} `json:"entries"`
 }
 
-// plan returns the event for the agent's whole plan.
+// plan returns the events for a plan: the end of an open message, and the plan.
 func (t *transcriber) plan(p plan) []stint.OutputData {
 	if len(p.Entries) == 0 {
 		return nil
@@ -85,7 +87,7 @@ type content struct {
 	} `json:"resource"`
 }
 
-// shown returns the text that represents the block.
+// shown returns the text that represents the block in events.
 func (c content) shown() string {
 	switch {
 	case c.Type == "resource_link":

@@ -15,14 +15,14 @@ const (
 	sendInterval = 2 * time.Millisecond // minimum time between two notifications
 	sendLimit    = 10 * time.Second     // timeout of one notification
 	flushLimit   = time.Second          // timeout of the last one, sent by Close
-	outboxLimit  = 10_000               // topics; if there are more, all subscribers are woken
+	outboxLimit  = 10_000               // maximum number of topics; beyond it, all subscribers are woken
 )
 
-// notification sends many payloads with one commit.
+// notification sends any number of payloads in one statement.
 const notification = "select pg_notify('" + channel + "', p) from unnest($1::text[]) p"
 
-// outbox collects the topics to be sent to other processes, each once and as a word of a
-// payload. If there are too many, they are replaced by everything.
+// outbox collects the topics to send to other processes, escaped and without duplicates.
+// If there are more than outboxLimit, the word everything replaces them all.
 type outbox struct {
 	filled chan struct{} // has a value if there may be topics to send
 
@@ -48,7 +48,7 @@ func (o *outbox) add(topic string) {
 	}
 }
 
-// put adds a word. o.mu is held.
+// put adds a word. The caller holds o.mu.
 func (o *outbox) put(word string) {
 	if len(o.words) >= outboxLimit || word == everything {
 		clear(o.words)
@@ -65,7 +65,7 @@ func (o *outbox) close() {
 	o.closed = true
 }
 
-// take empties the outbox.
+// take removes all words and returns them.
 func (o *outbox) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ type sender struct {
 	conn *pgx.Conn // nil if it must be re-established
 }
 
-// send sends the content of the outbox. If it fails, the content is put back.
+// send sends the words in the outbox. If it fails, it puts them back.
 func (s *sender) send(ctx context.Context) (err error) {
 	words := s.bus.outbox.take()
 	if len(words) == 0 {
@@ -131,8 +131,8 @@ func (s *sender) send(ctx context.Context) (err error) {
 	return nil
 }
 
-// flush sends the remaining topics before Close. If that fails, these wake-ups are
-// lost.
+// flush sends the remaining topics and closes the connection. If sending fails, other
+// processes are not notified of these topics.
 func (s *sender) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()

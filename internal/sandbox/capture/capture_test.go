@@ -23,7 +23,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 )
 
-// dialEnv makes the test binary connect to the addresses in its arguments.
+// If dialEnv is set, the test binary only connects to the addresses in its arguments.
 const dialEnv = "STINT_CAPTURE_DIAL"
 
 func TestMain(m *testing.M) {
@@ -56,14 +56,14 @@ func dial() int {
 			fmt.Printf("%s refused\n", a)
 			continue
 		}
-		said, _ := io.ReadAll(c) // EOF is also an answer
-		fmt.Printf("%s %q\n", a, said)
+		received, _ := io.ReadAll(c) // empty if the connection is closed at once
+		fmt.Printf("%s %q\n", a, received)
 		c.Close()
 	}
 	return 0
 }
 
-// captured calls work in a network namespace with a captured network.
+// captured calls work in a new network namespace whose traffic is redirected to n.
 func captured(t *testing.T, work func(n *sandbox.Network)) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -96,7 +96,8 @@ func captured(t *testing.T, work func(n *sandbox.Network)) {
 	}
 }
 
-// inside runs the test binary in the namespace of the calling thread.
+// inside runs the test binary in the network namespace of the calling thread, where
+// it connects to the addresses, and returns its output.
 func inside(t *testing.T, addresses ...string) string {
 	c := exec.Command("/proc/self/exe", addresses...)
 	c.Env = []string{dialEnv + "=1"}
@@ -107,8 +108,9 @@ func inside(t *testing.T, addresses ...string) string {
 	return string(out)
 }
 
-// TestRedirectedConnections connects to the capture's own sockets, which must not accept, and
-// to other addresses.
+// TestRedirectedConnections connects to the listening socket of Redirect itself, to a
+// loopback address, and to another host. Only the last connection is redirected.
+// Accept never returns a direct connection to the listening socket.
 func TestRedirectedConnections(t *testing.T) {
 	captured(t, func(n *sandbox.Network) {
 		targets := make(chan netip.AddrPort, 8)
@@ -143,7 +145,8 @@ func TestRedirectedConnections(t *testing.T) {
 	})
 }
 
-// TestRedirectTwice checks that a namespace cannot be captured twice.
+// TestRedirectTwice checks that Redirect fails in a namespace that is already
+// redirected.
 func TestRedirectTwice(t *testing.T) {
 	captured(t, func(*sandbox.Network) {
 		if _, _, err := capture.Redirect(); err == nil {
@@ -179,16 +182,18 @@ func TestOpenRefusesFile(t *testing.T) {
 	}
 	defer null.Close()
 	if _, err := hostend.Open(null, null); err == nil {
-		t.Error("a file is accepted as a socket")
+		t.Error("Open accepts a file that is not a socket")
 	}
 }
 
+// FuzzParseAcks checks that ParseAcks terminates, does not panic, and counts at most
+// one acknowledgement for each header of 16 bytes.
 func FuzzParseAcks(f *testing.F) {
 	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255})
 	f.Add([]byte{16, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, err := capture.ParseAcks(b); err == nil && n*16 > len(b) {
-			t.Errorf("%d answers in %d bytes", n, len(b)) // it must also end and not panic
+			t.Errorf("%d acknowledgements in %d bytes", n, len(b))
 		}
 	})
 }

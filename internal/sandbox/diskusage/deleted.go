@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addDeleted adds deleted files that processes keep open or mapped and that are
-// on the folders' devices. They use space until they are closed. Processes that
-// cannot be read have ended or belong to another user.
+// addDeleted adds deleted files on the devices of the folders that a process still
+// has open or mapped. Such files use space until they are closed. addDeleted
+// ignores processes that it cannot read: they have ended or belong to another user.
 func (w *walk) addDeleted(proc string) {
 	w.remaining = w.maxEntries
 	for _, process := range numericEntries(proc) {
@@ -47,9 +47,9 @@ func numericEntries(dir string) []string {
 	return kept
 }
 
-// descriptors counts the descriptor table of the first thread that has one,
-// because the main thread may have ended. All threads share one table: the
-// seccomp filter forbids separate tables.
+// descriptors adds the deleted files that a process has open. All its threads share
+// one descriptor table, because the seccomp filter forbids separate tables. The
+// main thread may have ended, so the first thread with open descriptors counts.
 func (w *walk) descriptors(base string) {
 	for _, thread := range numericEntries(filepath.Join(base, "task")) {
 		w.countEntry()
@@ -81,8 +81,8 @@ func (w *walk) addTable(dir string) (some bool) {
 	return some
 }
 
-// mappings adds mapped files that the kernel marks as deleted. Only root can
-// read them.
+// mappings adds mapped files that the kernel marks as deleted. Only root can open
+// the entries of map_files.
 func (w *walk) mappings(base string) {
 	maps, err := os.Open(filepath.Join(base, "maps"))
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *walk) mappings(base string) {
 	}
 }
 
-// addIfDeleted adds a file that has no name.
+// addIfDeleted adds a regular file that has no name and was not added before.
 func (w *walk) addIfDeleted(dir int, name string) {
 	w.countEntry()
 	var st unix.Stat_t

@@ -8,17 +8,17 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// layerCases test mounts of layers that every driver supports.
-var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "invalid mounts": mixedMounts}
+// layerCases test mounts that every driver supports, also without overlays.
+var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "invalid mounts": invalidMounts}
 
-// noOverlayCases test drivers without overlays.
+// noOverlayCases test drivers that do not support overlays.
 var noOverlayCases = map[string]func(*world){"overlays are not supported": overlayRefused}
 
-// overlayCases test overlays. Each runs with mounts in the spec and, if
-// supported, with attached mounts.
+// overlayCases test overlays. overlayTests runs each of them with mounts in the
+// spec and, if the driver supports Attach, with mounts that are attached later.
 var overlayCases = map[string]func(w *world, with mountFunc){}
 
-// mountFunc returns a sandbox with mounts.
+// mountFunc prepares a sandbox and adds mounts to it.
 type mountFunc func(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error)
 
 func (w *world) prepareWith(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error) {
@@ -73,19 +73,19 @@ func aliasedSource(w *world) {
 	w.want("written inside", "made", w.hostFile(out, "x"))
 }
 
-func mixedMounts(w *world) {
+func invalidMounts(w *world) {
 	dir := w.dirWithFile("data", "data")
 	for what, m := range map[string]sandbox.Mount{
-		"nothing":               {Target: "/data"},
-		"a source and layers":   {Target: "/data", Source: dir, Layers: []string{dir}},
-		"an upper folder alone": {Target: "/data", Source: dir, Upper: dir},
-		"writable layers":       {Target: "/data", Layers: []string{dir}, Writable: true},
-		"a relative layer":      {Target: "/data", Layers: []string{dir, "data"}},
-		"a relative upper":      {Target: "/data", Layers: []string{dir}, Upper: "data"},
-		"too many":              {Target: "/data", Layers: make([]string, sandbox.MaxLayers+1)},
-		"a reserved alias":      {Target: "/data", Source: dir, Alias: []string{"/proc/x"}},
-		"a source as workspace": {Target: sandbox.WorkspaceDir, Layers: []string{dir}},
-		"layers as root":        {Target: "/", Layers: []string{dir, dir}},
+		"neither source nor layers": {Target: "/data"},
+		"a source and layers":       {Target: "/data", Source: dir, Layers: []string{dir}},
+		"an upper folder alone":     {Target: "/data", Source: dir, Upper: dir},
+		"writable layers":           {Target: "/data", Layers: []string{dir}, Writable: true},
+		"a relative layer":          {Target: "/data", Layers: []string{dir, "data"}},
+		"a relative upper":          {Target: "/data", Layers: []string{dir}, Upper: "data"},
+		"too many":                  {Target: "/data", Layers: make([]string, sandbox.MaxLayers+1)},
+		"a reserved alias":          {Target: "/data", Source: dir, Alias: []string{"/proc/x"}},
+		"one layer as workspace":    {Target: sandbox.WorkspaceDir, Layers: []string{dir}},
+		"layers as root":            {Target: "/", Layers: []string{dir, dir}},
 	} {
 		if _, err := w.prepareWith(w.spec(), m); err == nil {
 			w.Errorf("a mount with %s succeeds", what)
@@ -101,8 +101,8 @@ func (w *world) twoLayers() sandbox.Mount {
 	return sandbox.Mount{Target: sandbox.WorkspaceDir, Layers: []string{w.dirWithFile("over", "over"), w.dirWithFile("under", "under")}, Upper: upper}
 }
 
-// overlayRefused checks that no command has run and that the sandbox accepts
-// other mounts.
+// overlayRefused checks that Prepare and Attach return ErrOverlay, and that a sandbox
+// still accepts other mounts after that.
 func overlayRefused(w *world) {
 	if w.driver.Probe(w.Context()).Overlay {
 		w.Fatal("Probe reports that overlays work")

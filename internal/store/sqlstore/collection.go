@@ -11,8 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// checkEpoch returns store.ErrEpoch if the collection epoch is not the given one.
-// No collection can begin before the transaction ends.
+// checkEpoch returns store.ErrEpoch if the current collection epoch differs from
+// epoch. It locks the epoch, so that no collection begins before the transaction
+// ends.
 func (s *Store) checkEpoch(ctx context.Context, q Querier, org string, epoch int64) error {
 	var current int64 // 0 if no collection has begun yet
 	var found bool
@@ -58,22 +59,22 @@ const liveDigests = `
 	union all select home_digest from checkpoints where org_id = $1
 	union all select workspace_digest from checkpoints where org_id = $1`
 
-// livePlans selects the plans of runs. The store does not parse a plan: every text
-// in it that looks like a digest counts as one. That may keep too much, but never
-// too little.
-const (
-	livePlans = `select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
+// livePlans selects the plans of runs. The store does not parse plans: it treats
+// every text in them that looks like a digest as one. This can keep a snapshot
+// that is not referenced, but cannot miss one that is.
+const livePlans = `
+	select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
 		where r.org_id = $1 and r.status in ('pending', 'running')
 	union all select coalesce(s.spec, '') from leaving l join runs r on r.id = l.run_id join run_specs s on s.run_id = r.id
 		where r.org_id = $1`
-)
 
 var digest = regexp.MustCompile(`[0-9a-f]{64}`)
 
 // LiveDigests returns the digests of all referenced snapshots.
 func (s *Store) LiveDigests(ctx context.Context, org string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		// Plans first: a run that ends in between has its checkpoint by then.
+		// The plans are read first: if a run ends between the two queries, the
+		// second one returns its checkpoint.
 		for _, query := range []string{livePlans, liveDigests} {
 			for text, err := range rows(ctx, s.db.Read, value[string], query, org) {
 				if err != nil {
@@ -97,7 +98,8 @@ const namedSnapshots = `
 	union all select workspace_digest, 'workspace of ' || id from checkpoints where org_id = $1 and workspace_digest <> ''
 	order by 2`
 
-// NamedSnapshots returns the snapshots of versions and checkpoints with names.
+// NamedSnapshots returns the snapshots of versions and checkpoints, each with a
+// name for messages.
 func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.NamedSnapshot, error] {
 	return func(yield func(store.NamedSnapshot, error) bool) {
 		scan := func(r Row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
@@ -109,8 +111,9 @@ func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.
 	}
 }
 
-// MarkedObjects returns the epoch and the marked objects. The epoch is read first,
-// so the list may be newer than the epoch, which only adds objects.
+// MarkedObjects returns the epoch and the marked objects. It reads the epoch first:
+// if a collection begins before the list is read, the returned epoch is outdated,
+// and a commit with it fails with store.ErrEpoch.
 func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.MarkedObject, error) {
 	epoch, err := one(ctx, s.db.Read, value[int64], `select epoch from collections where org_id = $1`, org)
 	if errors.Is(err, store.ErrNotFound) {
@@ -128,7 +131,7 @@ func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.M
 	return epoch, list, s.Wrap("reading marked objects", err)
 }
 
-// keyBatch is the greatest number of keys that one transaction writes.
+// keyBatch is the maximum number of keys that one transaction writes.
 const keyBatch = 1000
 
 // MarkObjects marks unreferenced objects.
@@ -138,7 +141,7 @@ func (s *Store) MarkObjects(ctx context.Context, org string, epoch int64, keys [
 	})
 }
 
-// UnmarkObjects removes marks.
+// UnmarkObjects removes the marks of objects.
 func (s *Store) UnmarkObjects(ctx context.Context, org string, keys []string) error {
 	return s.eachKey(ctx, "unmarking objects", keys, func(key string) Step {
 		return step(`delete from condemned where org_id = $1 and key = $2`, org, key)
