@@ -15,8 +15,9 @@ import (
 // Agents manages agents and their definitions.
 type Agents struct{ c *Client }
 
-// Create creates an agent from a JSON definition, which includes its name. If the name
-// exists, it returns an *Error with the code resource_already_exists.
+// Create creates an agent from a JSON definition, which contains its name. If an agent
+// with this name exists, Create returns an *Error with the code
+// resource_already_exists.
 func (a *Agents) Create(ctx context.Context, definition json.RawMessage) (*stint.Agent, error) {
 	return fetch[stint.Agent](ctx, a.c, call{method: http.MethodPost, path: []string{"agents"}, body: definition, key: rand.Text()})
 }
@@ -33,8 +34,8 @@ func (a *Agents) Get(ctx context.Context, id string) (*stint.Agent, error) {
 	return get[stint.Agent](ctx, a.c, "agents", id)
 }
 
-// Find returns an agent by its name or ID. If there is none, it returns an *Error with
-// the code resource_not_found.
+// Find returns an agent by its name or ID. If there is no such agent, it returns an
+// *Error with the code resource_not_found.
 func (a *Agents) Find(ctx context.Context, nameOrID string) (*stint.Agent, error) {
 	if stint.IsID(stint.PrefixAgent, nameOrID) {
 		return a.Get(ctx, nameOrID)
@@ -50,7 +51,7 @@ func (a *Agents) Find(ctx context.Context, nameOrID string) (*stint.Agent, error
 	return nil, notFound("agent", nameOrID)
 }
 
-// List iterates over the agents, newest first, and ends after an error.
+// List iterates over the agents, newest first. The iteration ends after an error.
 func (a *Agents) List(ctx context.Context) iter.Seq2[stint.Agent, error] {
 	return list[stint.Agent](ctx, a.c, nil, 0, "agents")
 }
@@ -76,7 +77,8 @@ func (a *Agents) Delete(ctx context.Context, id string) error {
 	return remove(ctx, a.c, "agents", id)
 }
 
-// notFound returns the error of the server for a name that does not exist.
+// notFound returns the same error as the server does for an unknown ID. noun is the
+// kind of the resource.
 func notFound(noun, asked string) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Type: "not_found_error",

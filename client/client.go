@@ -10,28 +10,29 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Options selects the server and the token.
+// Options configures a Client.
 type Options struct {
 	// URL is the server's address, such as http://127.0.0.1:8700.
 	URL string
-	// Token goes into the Authorization header: stint_live_ and 64 hex digits.
+	// Token is sent in the Authorization header. It consists of stint_live_ and 64
+	// hex digits.
 	Token string
 	// HTTP sends the requests; nil means http.DefaultTransport. Its Timeout must
-	// be 0, because it would end streams and transfers. Limit calls by their
-	// context instead.
+	// be 0, because a timeout would end streams and transfers. Limit calls by
+	// their context instead.
 	HTTP *http.Client
 	// UserAgent identifies the program; empty means "stint-go".
 	UserAgent string
-	// Attempts limits how often a request is sent, and how often in a row a
-	// stream reconnects without receiving anything; 0 means 6.
+	// Attempts is the maximum number of times that a request is sent, and that a
+	// stream reconnects in a row without receiving anything; 0 means 6.
 	Attempts int
 	// Backoff is the first pause between attempts; 0 means 200 ms. Each further
-	// pause is twice as long, up to 30 times Backoff. A pause that the server
-	// requests takes precedence. If it exceeds a minute, the call fails.
+	// pause is twice as long, up to 30 times Backoff. If the server requests a
+	// pause, that one is used. If it exceeds a minute, the call fails.
 	Backoff time.Duration
 }
 
-// Client talks to one server with one token. It is safe for concurrent use.
+// Client sends requests to one server with one token. It is safe for concurrent use.
 type Client struct {
 	Runs        *Runs
 	Agents      *Agents
@@ -50,7 +51,7 @@ type Client struct {
 	http      *http.Client
 }
 
-// New returns a client without sending a request. It returns an error if the URL is
+// New returns a client. It does not send a request. It returns an error if the URL is
 // not valid.
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(o.URL, "/"))
@@ -77,8 +78,9 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// withoutRedirects returns a copy of h that returns redirects instead of following
-// them. Only downloads follow them, and without the token.
+// withoutRedirects returns a copy of h that returns redirects as responses instead of
+// following them. Only downloads follow a redirect, and they do not send the token to
+// its target.
 func withoutRedirects(h *http.Client) *http.Client {
 	out := &http.Client{}
 	if h != nil {

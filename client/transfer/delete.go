@@ -12,14 +12,15 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// deleteExtra deletes entries that the version lacks, or counts them in a dry run.
-// It keeps ignore files, ignored entries, and their parent folders.
+// deleteExtra deletes the entries of the folder that are not in the version. In a dry
+// run it only counts them. It keeps ignore files, ignored entries, and their parent
+// folders.
 func (p *pull) deleteExtra(ctx context.Context) error {
 	if !p.o.Delete {
 		return nil
 	}
 	var extra []string
-	keep := map[string]bool{} // folders with entries to keep
+	keep := map[string]bool{} // folders that contain entries to keep
 	err := localdir.Walk(ctx, p.root, ".", func(name string, d fs.DirEntry, ignored bool) error {
 		if ignored || d.Name() == localdir.IgnoreFile && d.Type().IsRegular() {
 			for dir := path.Dir(name); !keep[dir]; dir = path.Dir(dir) {
@@ -33,7 +34,7 @@ func (p *pull) deleteExtra(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Backward(extra) {
+	for _, name := range slices.Backward(extra) { // a folder's entries before the folder
 		if keep[name] {
 			continue
 		}
@@ -42,7 +43,7 @@ func (p *pull) deleteExtra(ctx context.Context) error {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTEMPTY):
 				continue
 			case err != nil:
-				return fmt.Errorf("delete an entry that the version lacks: %w", err)
+				return fmt.Errorf("delete an entry that is not in the version: %w", err)
 			}
 		}
 		p.done.Deleted++
@@ -50,18 +51,18 @@ func (p *pull) deleteExtra(ctx context.Context) error {
 	return nil
 }
 
-// checkNoIgnored returns an error if ignore files exclude an entry at or below name.
+// checkNoIgnored returns an error if name or an entry below it is ignored.
 func (p *pull) checkNoIgnored(ctx context.Context, name string) error {
 	return localdir.Walk(ctx, p.root, name, func(at string, _ fs.DirEntry, ignored bool) error {
 		if ignored {
-			return fmt.Errorf("there is a folder of that name with '%s', which a %s file excludes: move that away", at, localdir.IgnoreFile)
+			return fmt.Errorf("a folder of that name contains '%s', which a %s file excludes; move this entry elsewhere", at, localdir.IgnoreFile)
 		}
 		return nil
 	})
 }
 
-// removeParts removes temporary files of interrupted pulls. Errors are ignored,
-// because pushes skip such files.
+// removeParts removes temporary files of interrupted pulls. It ignores errors, because
+// a push skips such files.
 func (p *pull) removeParts() {
 	for _, name := range p.parts {
 		_ = p.root.Remove(name)

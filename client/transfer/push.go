@@ -20,25 +20,27 @@ import (
 
 // PushOptions configures Push. The zero value is valid.
 type PushOptions struct {
-	// Cache is the path of a file that remembers the chunks of files between
-	// transfers of the same folder and artifact or volume; empty for none.
+	// Cache is the path of a file that records the chunks of the folder's files
+	// for the next transfer. Use a separate file for each pair of a folder and an
+	// artifact or volume. If Cache is empty, nothing is recorded.
 	Cache string
-	// DryRun computes what would be sent, and sends nothing.
+	// DryRun computes the result without sending chunks or creating a version.
 	DryRun bool
-	// Listed is called with the folder's files before any is read or sent. skipped
-	// are entries that are not files, folders, or links.
+	// Listed, if not nil, is called before the first file is read. all counts the
+	// files of the folder. skipped contains the paths of entries that are not
+	// files, folders, or links.
 	Listed   func(all Count, skipped []string)
-	Progress Progress
-	Now      func() time.Time // nil: time.Now
+	Progress Progress         // nil reports no progress
+	Now      func() time.Time // nil means time.Now
 }
 
 // PushResult is the result of a push. Version is nil in a dry run.
 type PushResult struct {
 	Version *stint.FileSetVersion
 	Added   bool  // false if the current version has the same content
-	All     Count // files of the folder
-	// Sent counts the chunks that the server lacked and the files with such chunks.
-	// A repeated chunk is sent once.
+	All     Count // all files of the folder and their size
+	// Sent counts the files that contain chunks that the server lacked, and the
+	// bytes of these chunks. A chunk that occurs several times is sent once.
 	Sent Count
 	// Wire is the number of bytes sent and received: compressed chunks, hashes, and
 	// the tree.
@@ -47,19 +49,19 @@ type PushResult struct {
 
 const (
 	pushAttempts = 3
-	// maxSends is the number of concurrent requests with chunks. Each is about
-	// bodyTarget bytes, so that all buffers use less than 64 MiB.
+	// maxSends is the number of concurrent requests with chunks. A request has
+	// about bodyTarget bytes. All buffers together use less than 64 MiB.
 	maxSends   = 4
 	bodyTarget = 4 << 20
 	// maxAsked is the number of hashes in a request for missing chunks.
 	maxAsked = 2048
 )
 
-var errChanged = errors.New("it changed during the push; try again when nothing writes to it")
+var errChanged = errors.New("the file changed during the push; try again when no program writes to it")
 
-// Push stores the folder dir as a new version. It returns ErrUnsupported if the
-// server does not support the exchange of chunks. The server keeps received chunks,
-// so a repeated push sends only the missing ones.
+// Push stores the folder dir as a new version. It returns an error that wraps
+// ErrUnsupported if the server does not support the exchange of chunks. The server
+// keeps the chunks of a failed push, so that the next push sends only the others.
 func Push(ctx context.Context, r Remote, dir string, o PushOptions) (PushResult, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -67,7 +69,7 @@ func Push(ctx context.Context, r Remote, dir string, o PushOptions) (PushResult,
 	if o.Progress == nil {
 		o.Progress = noProgress{}
 	}
-	trustCache := true // that the server has the chunks in the cache
+	trustCache := true // assume that the server has the chunks in the cache
 	for attempt := 1; ; attempt++ {
 		done, err := pushOnce(ctx, r, dir, &o, trustCache)
 		missing := errors.Is(err, ErrChunksMissing)
@@ -84,7 +86,7 @@ func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trustCa
 	if err != nil {
 		return PushResult{}, err
 	}
-	defer func() { _ = files.Close() }() // nothing was written to it
+	defer func() { _ = files.Close() }() // it was only read
 	all := Count{files.Files, files.Size}
 	if o.Listed != nil {
 		o.Listed(all, files.Skipped)
@@ -104,22 +106,22 @@ func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trustCa
 	return p.done, err
 }
 
-// push is one attempt.
+// push is one attempt to push a folder.
 type push struct {
 	remote Remote
 	files  *localdir.Folder
 	o      *PushOptions
 	scan   *scan
-	spool  *os.File // the tree
+	spool  *os.File // temporary file with the tree
 	out    *bufio.Writer
-	found  chan chunkRef // chunks of the folder, each once
-	wanted chan chunkRef // chunks that the server lacks
+	found  chan chunkRef // from scan to ask: distinct chunks of the folder
+	wanted chan chunkRef // from ask to the senders: chunks that the server lacks
 	done   PushResult
 	sent   atomic.Int64 // bytes of sent chunks
-	wire   atomic.Int64
+	wire   atomic.Int64 // see PushResult.Wire
 }
 
-// chunkRef is a chunk and its position in the folder.
+// chunkRef is a chunk with its file and its offset in the file.
 type chunkRef struct {
 	format.Chunk
 	path   string
@@ -146,7 +148,8 @@ func (p *push) close() error {
 	return errors.Join(p.spool.Close(), os.Remove(p.spool.Name()))
 }
 
-// transfer reads, asks, and sends concurrently.
+// transfer reads the folder, asks the server which chunks it lacks, and sends them. The
+// three steps run concurrently.
 func (p *push) transfer(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -172,7 +175,8 @@ func (p *push) transfer(ctx context.Context) error {
 	return err
 }
 
-// ask asks the server which chunks it lacks.
+// ask receives chunks from found, asks the server in batches which ones it lacks, and
+// sends these to wanted.
 func (p *push) ask(ctx context.Context) error {
 	batch := make([]chunkRef, 0, maxAsked)
 	for more := true; more; {
@@ -226,7 +230,7 @@ func (p *push) askFor(ctx context.Context, batch []chunkRef) error {
 	return nil
 }
 
-// count replaces the senders in a dry run.
+// count counts the chunks in wanted. It replaces the senders in a dry run.
 func (p *push) count(ctx context.Context) error {
 	for r := range p.wanted {
 		p.done.Sent.Bytes += int64(r.Size)

@@ -14,16 +14,17 @@ import (
 // Remote is an artifact or volume on a server. Its methods exchange the encodings of
 // package treewire. They are safe for concurrent use and retry temporary failures.
 type Remote interface {
-	// Missing returns those of the hashes that the server lacks.
+	// Missing returns the hashes of the chunks that the server lacks, which are a
+	// subset of hashes.
 	Missing(ctx context.Context, hashes []byte) ([]byte, error)
-	// SendChunks stores frames.
+	// SendChunks sends chunks, encoded as frames, to the server, which stores them.
 	SendChunks(ctx context.Context, frames []byte) error
 	// PushTree stores a tree as a new version. It returns an error that wraps
 	// ErrChunksMissing if the server lacks chunks of the tree.
 	PushTree(ctx context.Context, tree io.ReaderAt, size int64) (v *stint.FileSetVersion, added bool, err error)
-	// OpenTree returns the version's tree.
+	// OpenTree returns the tree of a version.
 	OpenTree(ctx context.Context) (io.ReadCloser, error)
-	// OpenChunks returns frames with the selected chunks of the version.
+	// OpenChunks returns the selected chunks of a version, encoded as frames.
 	OpenChunks(ctx context.Context, selection []byte) (io.ReadCloser, error)
 }
 
@@ -38,11 +39,11 @@ var (
 // ClientRemote implements Remote with a client.
 type ClientRemote struct {
 	Client *client.Client
-	Trees  *client.FileSets // of Client
-	ID     string
-	// Version to read; empty for the current one.
+	Trees  *client.FileSets // Client.Artifacts or Client.Volumes
+	ID     string           // of the artifact or volume
+	// Version is the version to read; empty means the current one.
 	Version string
-	// Push describes a new version; nil for no message.
+	// Push describes a new version, for example with a message. It may be nil.
 	Push *client.PushOptions
 }
 
@@ -78,7 +79,8 @@ func (r ClientRemote) OpenChunks(ctx context.Context, selection []byte) (io.Read
 	return r.Trees.OpenChunks(ctx, r.ID, r.Version, selection)
 }
 
-// unsupported adds ErrUnsupported to a response with one of the statuses.
+// unsupported joins ErrUnsupported to err if err is a response with one of the
+// statuses.
 func unsupported(err error, statuses ...int) error {
 	if e, ok := errors.AsType[*client.Error](err); ok && slices.Contains(statuses, e.Status) {
 		return errors.Join(ErrUnsupported, err)

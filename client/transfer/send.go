@@ -12,19 +12,20 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// sender collects chunks that the server lacks and sends them. Several senders run
-// concurrently.
+// sender sends the chunks that the server lacks in requests of about bodyTarget bytes.
+// Several senders run concurrently.
 type sender struct {
 	push  *push
 	codec files.Codec
-	chunk []byte
-	body  []byte
-	bytes int64 // of content in body
+	chunk []byte // buffer for the content of one chunk
+	body  []byte // the next request
+	bytes int64  // uncompressed size of the chunks in body
 
 	path string // of the open file
 	file *os.File
 }
 
+// send sends all chunks from the channel push.wanted.
 func (s *sender) send(ctx context.Context) error {
 	defer s.closeFile()
 	for r := range s.push.wanted {
@@ -46,7 +47,8 @@ func (s *sender) send(ctx context.Context) error {
 	return s.flush(ctx)
 }
 
-// add reads a chunk again and checks that it has not changed.
+// add reads a chunk again, checks that it has not changed since the scan, and adds it
+// to the request.
 func (s *sender) add(r chunkRef) error {
 	if err := s.open(r.path); err != nil {
 		return err
@@ -75,7 +77,8 @@ func (s *sender) add(r chunkRef) error {
 	return nil
 }
 
-// open opens a file and keeps it open for its further chunks.
+// open opens a file unless it is already open. The file stays open, because the next
+// chunk is usually from the same file.
 func (s *sender) open(path string) error {
 	if s.path == path && s.file != nil {
 		return nil
@@ -96,6 +99,7 @@ func (s *sender) closeFile() {
 	}
 }
 
+// flush sends the collected chunks, if there are any.
 func (s *sender) flush(ctx context.Context) error {
 	if len(s.body) == 0 {
 		return nil

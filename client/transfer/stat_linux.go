@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// system sets the change time and the inode, which show changes that size and
-// modification time do not.
+// system sets the change time and the inode number. They reveal changes that keep the
+// size and the modification time.
 func (s *fileStat) system(info fs.FileInfo) {
 	if t, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.changed = t.Ctim.Sec*1e9 + t.Ctim.Nsec
+		s.changed = t.Ctim.Nano()
 		s.inode = t.Ino
 	}
 }

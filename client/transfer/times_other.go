@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// setTimes sets the modification time of name in dir. It does not change links,
-// because there is no call that does not follow them.
+// setTimes sets the access and modification times of name in dir. It leaves links
+// unchanged, because os.Chtimes would change the file that a link points to.
 func setTimes(dir *os.File, name string, at time.Time) error {
 	full := filepath.Join(dir.Name(), name)
 	info, err := os.Lstat(full)

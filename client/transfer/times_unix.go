@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimes sets the modification time of name in dir, which can be a link.
+// setTimes sets the access and modification times of name in dir. If name is a link,
+// it sets the times of the link itself.
 func setTimes(dir *os.File, name string, at time.Time) error {
 	t, err := unix.TimeToTimespec(at)
 	if err != nil {

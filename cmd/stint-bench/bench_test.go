@@ -15,13 +15,13 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// smallAmounts are enough to execute every path.
+// smallAmounts keeps the tests short, and is large enough to execute all code.
 var smallAmounts = amounts{
 	each: 150 * time.Millisecond, anchor: 40 * time.Millisecond, samples: 5, streams: 12, fanoutStreams: 24,
 	listed: 1500, rate: 40, files: 60, largeBytes: 8 << 20, entries: 100, artifactBytes: 2 << 20, artifactFiles: 20,
 }
 
-// measureSmall measures scenarios with small amounts and returns the rows.
+// measureSmall measures scenarios with smallAmounts and returns the rows.
 func measureSmall(t *testing.T, o options, names ...string) []Row {
 	t.Helper()
 	self, err := os.Executable()
@@ -42,7 +42,7 @@ func measureSmall(t *testing.T, o options, names ...string) []Row {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(o.data); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left in the data folder: %v, %v", left, err)
 	}
 	want := ""
 	for _, name := range names {
@@ -54,7 +54,8 @@ func measureSmall(t *testing.T, o options, names ...string) []Row {
 	return r.Rows
 }
 
-// checkRows checks that every scenario measured something.
+// checkRows checks that the rows belong to the named scenarios, contain a measurement,
+// and have no error.
 func checkRows(t *testing.T, rows []Row, names ...string) {
 	t.Helper()
 	var seen []string
@@ -64,7 +65,7 @@ func checkRows(t *testing.T, rows []Row, names ...string) {
 			t.Errorf("%s: %s", r.Scenario, r.Error)
 			continue
 		}
-		if r.Measured.String() == "" && r.Note == "" { // what is not available has a note
+		if r.Measured.String() == "" && r.Note == "" { // an agent that is not available has a note instead
 			t.Errorf("%s, %s: nothing was measured", r.Scenario, r.What)
 		}
 		if r.AnchorMeasured != nil && r.Ratio <= 0 {
@@ -97,7 +98,7 @@ func TestPostgreSQL(t *testing.T) {
 	checkRows(t, measureSmall(t, options{database: pgtest.URL(t)}, names...), names...)
 }
 
-func TestScenarioThatFailsIsARow(t *testing.T) {
+func TestFailedScenarioHasRow(t *testing.T) {
 	t.Parallel()
 	rows := measureSmall(t, options{stint: "/bin/false"}, "create", "get")
 	if len(rows) != 2 {

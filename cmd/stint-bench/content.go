@@ -22,14 +22,15 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// dataset is a folder of files in two versions, which depend on the members only.
+// dataset describes two versions of a folder of generated files. Equal descriptions
+// generate equal files.
 type dataset struct {
 	name         string
 	files        int
-	size, spread int    // a file has size to size+spread-1 bytes
-	path         string // format of the path of file i in folder i/40
+	size, spread int    // a file has between size and size+spread-1 bytes
+	path         string // format of a file's path, for the arguments i and i/40
 	noise        bool   // files do not compress
-	edits        int    // one file in so many gets an insertion in its middle
+	edits        int    // every edits-th file gets an insertion in its middle
 }
 
 // write writes the first version and returns its size in bytes.
@@ -41,7 +42,7 @@ func (d *dataset) write(ctx context.Context, dir string) (total int) {
 	license := text(r, 1100)
 	for i := range d.files {
 		check(ctx.Err())
-		content := license // one file in twenty is always the same
+		content := license // the content of every twentieth file
 		if d.noise {
 			content = make([]byte, d.size+r.IntN(d.spread))
 			must(source.Read(content))
@@ -55,8 +56,8 @@ func (d *dataset) write(ctx context.Context, dir string) (total int) {
 	return total
 }
 
-// change makes the second version: some files get an insertion in their middle,
-// one in four hundred is replaced by another.
+// change turns the first version into the second: every edits-th file gets an
+// insertion in its middle, and one file in 400 is replaced by a new one.
 func (d *dataset) change(dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	n := 0
@@ -74,7 +75,8 @@ func (d *dataset) change(dir string) {
 	}))
 }
 
-// text returns about n bytes of words, some far more frequent than others.
+// text returns about n bytes of random words. Some words are far more frequent than
+// others.
 func text(r *rand.Rand, n int) (out []byte) {
 	for len(out) < n {
 		out = strconv.AppendInt(out, int64(r.ExpFloat64()*250)*7919, 36)
@@ -91,9 +93,10 @@ const (
 	archive        = "archive of a version to a file"
 )
 
-// peers are other programs, as shell commands in the folder of the dataset. HOME is
-// a folder of the program, TARGET a new one, and OURS our archive. The goals are
-// the least time of the program divided by ours.
+// peers are the programs that Stint is compared with. Their shell commands are
+// executed in the folder of the dataset. HOME is a folder for the program, TARGET a
+// new folder, and OURS the path of Stint's archive. A goal is the minimum ratio of the
+// program's time to Stint's time.
 var peers = []struct {
 	name, program, setup string
 	commands             map[string]string
@@ -116,8 +119,8 @@ var peers = []struct {
 
 const benchOrg = "org_bench"
 
-// content measures versions of folders beside other programs, and what the size of
-// a run's files costs the run.
+// content compares the storage of folders with that of other programs. It also
+// measures how much large volumes and artifacts slow down a run.
 func (l *lab) content(ctx context.Context) {
 	for _, d := range []dataset{
 		{"source tree", l.files, 1000, 26_000, "part%03[2]d/file%05[1]d.c", false, 100},
@@ -132,7 +135,7 @@ func (l *lab) content(ctx context.Context) {
 	l.largeArtifact(ctx, s)
 }
 
-// library is our file store with the newest version of a dataset.
+// library is Stint's file store. Its digest is that of the dataset's newest version.
 type library struct {
 	*files.Library
 	dir    string
@@ -162,7 +165,8 @@ func (b *library) do(ctx context.Context, operation, source, target, ours string
 	}
 }
 
-// versions measures the operations on one dataset, each program after the other.
+// versions measures each operation on one dataset, first with Stint and then with
+// each peer.
 func (l *lab) versions(ctx context.Context, d *dataset) {
 	source, ours, b := l.folder(), filepath.Join(l.folder(), "ours.tar.gz"), l.library()
 	size := d.write(ctx, source)
@@ -179,7 +183,7 @@ func (l *lab) versions(ctx context.Context, d *dataset) {
 			d.change(source)
 		}
 		measure := func(f func()) Measure {
-			execute(ctx, nil, "sync") // what others wrote
+			execute(ctx, nil, "sync") // so that earlier writes do not slow down f
 			if cold && name == firstSnapshot {
 				check(dropCaches())
 			}
@@ -196,7 +200,7 @@ func (l *lab) versions(ctx context.Context, d *dataset) {
 			m := measure(func() { l.shell(ctx, p.commands[name], source, homes[i], ours) })
 			notes = append(notes, p.name+" "+m.String())
 			goal := p.goals[name]
-			if d.noise && goal == 1.5 {
+			if d.noise && goal == 1.5 { // without compression, Stint must be faster
 				goal = 2
 			}
 			if goal > 0 {
@@ -212,7 +216,7 @@ func (l *lab) versions(ctx context.Context, d *dataset) {
 	if homes[0] != "" {
 		row = compare(row.What, row.Measured, "restic", mb(filepath.Join(homes[0], "repo")))
 	}
-	l.add(row, atMost("of restic's", row.Ratio, 1.1*float64(min(len(homes[0]), 1)), "×")) // no goal without restic
+	l.add(row, atMost("of restic's", row.Ratio, 1.1*float64(min(len(homes[0]), 1)), "×")) // a limit of 0 without restic
 }
 
 // shell runs a command line of a peer.
@@ -223,7 +227,8 @@ func (l *lab) shell(ctx context.Context, line, source, home, ours string) {
 	}, "sh", "-c", "cd '"+source+"'\n"+line)
 }
 
-// dropCaches makes the next reads come from the disk. Only root is allowed to.
+// dropCaches empties the kernel's file caches, so that the next reads come from the
+// disk. It requires root.
 func dropCaches() error { return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) }
 
 func folderSize(dir string) (total int64) {
@@ -236,10 +241,10 @@ func folderSize(dir string) (total int64) {
 	return total
 }
 
-// archiveOf returns a tar of n files.
+// archiveOf returns a tar archive of n files.
 func archiveOf(n int, file func(i int) (name string, content []byte)) io.ReadCloser {
 	in, out := io.Pipe()
-	go func() { // ends with the reader
+	go func() { // ends when the reader is closed
 		t := tar.NewWriter(out)
 		var err error
 		for i := 0; i < n && err == nil; i++ {
@@ -254,14 +259,14 @@ func archiveOf(n int, file func(i int) (name string, content []byte)) io.ReadClo
 	return in
 }
 
-// smallFiles returns a tar of n files in many folders.
+// smallFiles returns a tar archive of n files in many folders.
 func smallFiles(n int) io.ReadCloser {
 	return archiveOf(n, func(i int) (string, []byte) {
 		return fmt.Sprintf("d%04d/e%02d/f%07d", i/4000, i/100%40, i), fmt.Appendf(nil, "file %d", i)
 	})
 }
 
-// firstByte measures how soon a download of many files starts.
+// firstByte measures the time to the first byte of a download of many files.
 func (l *lab) firstByte(ctx context.Context) {
 	b, in := l.library(), smallFiles(l.entries)
 	defer in.Close()
@@ -277,7 +282,7 @@ func (l *lab) firstByte(ctx context.Context) {
 	l.add(Row{What: fmt.Sprintf("first byte of a download of %d files", l.entries), Measured: m}, atMost("p50", m.P50Ms, 20, "ms"))
 }
 
-// push stores a tar as the first version of a volume or artifact.
+// push creates a volume or artifact and stores a tar archive as its first version.
 func push(ctx context.Context, sets *client.FileSets, name string, in io.ReadCloser) {
 	defer in.Close()
 	set := must(sets.Create(ctx, name))
@@ -285,7 +290,8 @@ func push(ctx context.Context, sets *client.FileSets, name string, in io.ReadClo
 	check(err)
 }
 
-// largeVolume compares the starts of runs with a small and a large volume.
+// largeVolume compares the time to the first output of runs with a small and with a
+// large volume.
 func (l *lab) largeVolume(ctx context.Context, s *server) {
 	for name, n := range map[string]int{"few": 10, "many": l.entries} {
 		push(ctx, s.api.Volumes, name, smallFiles(n))
@@ -296,8 +302,8 @@ func (l *lab) largeVolume(ctx context.Context, s *server) {
 	l.add(row, atMost("of a run with ten files", row.Ratio, 1.25, "×"))
 }
 
-// largeArtifact measures how long a run stores a large artifact after it appended a
-// line to one file.
+// largeArtifact measures the time to store a large artifact after a run has appended a
+// line to one of its files.
 func (l *lab) largeArtifact(ctx context.Context, s *server) {
 	noise, content := rand.NewChaCha8([32]byte{2}), make([]byte, l.artifactBytes/l.artifactFiles)
 	path := func(i int) string { return fmt.Sprintf("d%02d/f%06d", i%100, i) }

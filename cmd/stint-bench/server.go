@@ -26,25 +26,27 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 )
 
-// patience limits each wait for a server or another process.
+// patience is the time limit of waits, such as for a response or for the end of an
+// interrupted process.
 const patience = 30 * time.Second
 
-// child is a process that ends with this one, with ctx, and after the scenario.
+// child is a child process. It ends when this process ends, when the context of spawn
+// is done, or at the end of the scenario.
 type child struct {
 	*exec.Cmd
 	cancel context.CancelFunc
 	stderr bytes.Buffer // complete when the process has ended
 }
 
-// spawn starts a program and reads the line of JSON that it prints when it is
-// ready.
+// spawn starts a program, waits until it prints a line of JSON, and decodes the line
+// into ready.
 func (l *lab) spawn(ctx context.Context, ready any, program string, args ...string) *child {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &child{Cmd: exec.CommandContext(ctx, program, args...), cancel: cancel}
 	c.Env, c.Stderr = l.environ(), &c.stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C reaches this process only
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = patience // then it is killed
+	c.WaitDelay = patience // after this time it is killed
 	l.cleanup(func() error { c.stop(); return nil })
 	out := must(c.StdoutPipe())
 	check(c.Start())
@@ -57,8 +59,9 @@ func (l *lab) spawn(ctx context.Context, ready any, program string, args ...stri
 	return c
 }
 
-// environ returns the environment without the settings of a server, except its
-// database and the programs of agents.
+// environ returns the environment for a server. Of the STINT_ variables of this
+// process, it contains only the paths of agent programs. STINT_DATABASE is set to the
+// benchmark's database.
 func (l *lab) environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -73,7 +76,7 @@ func (c *child) stop() {
 	_ = c.Wait() // the exit code does not matter
 }
 
-// kill ends the child at once and waits for its end.
+// kill kills the child and waits for its end.
 func (c *child) kill() {
 	_ = c.Process.Kill() // it may have ended
 	_ = c.Wait()
@@ -93,7 +96,7 @@ type server struct {
 	ready time.Duration // from the start until /readyz answered 200
 }
 
-// start starts a server on the data folder and logs in.
+// start starts a server with a data folder, waits until it is ready, and logs in.
 func (l *lab) start(ctx context.Context, data string, flags ...string) *server {
 	begin := time.Now()
 	var ready struct{ URL string }
@@ -107,7 +110,7 @@ func (l *lab) start(ctx context.Context, data string, flags ...string) *server {
 	return s
 }
 
-// logIn gets a token through the socket of a data folder.
+// logIn returns a token that it requests through the Unix socket in a data folder.
 func logIn(ctx context.Context, socket string) string {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -121,15 +124,15 @@ func logIn(ctx context.Context, socket string) string {
 	return token.Secret
 }
 
-// The agent of most scenarios; its prompts are scripts.
+// Most scenarios use this agent. Its prompts are shell scripts.
 const (
 	agentName       = "speaker"
 	agentDefinition = `{"name":"` + agentName + `","framework":"shell","network":{"mode":"none"}}`
 	sleepScript     = "sleep 600" // longer than a scenario
 )
 
-// speaker starts a server on a new folder with the agent.
-func (l *lab) speaker(ctx context.Context, flags ...string) *server {
+// startWithAgent starts a server with a new data folder and creates the agent.
+func (l *lab) startWithAgent(ctx context.Context, flags ...string) *server {
 	s := l.start(ctx, l.folder(), flags...)
 	s.createAgent(ctx, agentDefinition)
 	return s
@@ -139,8 +142,8 @@ func (s *server) createAgent(ctx context.Context, definition string) {
 	must(s.api.Agents.Create(ctx, json.RawMessage(definition)))
 }
 
-// create creates a run without an idempotency key, and fails unless it has the
-// status.
+// create creates a run without an idempotency key, and fails unless the status of the
+// run is want. prefer are the values of the Prefer header.
 func (s *server) create(ctx context.Context, agent, prompt string, want stint.Status, prefer ...string) (r stint.Run) {
 	body := fmt.Sprintf(`{"agent":%q,"prompt":%q}`, agent, prompt)
 	check(json.Unmarshal(do(ctx, http.StatusAccepted, http.MethodPost, s.url+"/v1/runs", s.token, body, prefer...), &r))
@@ -148,12 +151,12 @@ func (s *server) create(ctx context.Context, agent, prompt string, want stint.St
 	return r
 }
 
-// get reads a path of the API.
+// get sends a GET request for a path of the API and returns the body of the response.
 func (s *server) get(ctx context.Context, path string) []byte {
 	return do(ctx, http.StatusOK, http.MethodGet, s.url+path, s.token, "")
 }
 
-// sleeping creates a run that sleeps and waits until it is running.
+// sleeping creates a run that executes sleepScript and waits until it is running.
 func (s *server) sleeping(ctx context.Context) (id string) {
 	r := must(s.api.Runs.Create(ctx, stint.NewRun{Agent: agentName, Prompt: sleepScript}, nil))
 	for r.Status == stint.Pending {
@@ -172,15 +175,15 @@ func (s *server) completed(ctx context.Context, n stint.NewRun) (id string) {
 	return r.ID
 }
 
-// expect fails if the run has another status.
+// expect fails unless the status of the run is want.
 func expect(r *stint.Run, want stint.Status) {
 	if r.Status != want {
 		check(fmt.Errorf("%s is %s, not %s: %s", r.ID, r.Status, want, must(json.Marshal(r.Error))))
 	}
 }
 
-// firstOutput returns a step that creates a run, follows it to its end, and
-// measures its first output.
+// firstOutput returns a step for inTurn that creates a run, reads its events to the
+// end, and returns the time from the request to the first output.
 func (s *server) firstOutput(agent string) func(context.Context) time.Duration {
 	return func(ctx context.Context) (first time.Duration) {
 		begin := time.Now()
@@ -194,8 +197,8 @@ func (s *server) firstOutput(agent string) func(context.Context) time.Duration {
 	}
 }
 
-// logged returns the duration in the system log entry of a run that has the
-// metadata.
+// logged returns the duration in a system log entry of a run. It uses the first entry
+// whose metadata contains durationMs and the given key.
 func (s *server) logged(ctx context.Context, run, metadata string) time.Duration {
 	for e, err := range s.api.Runs.Logs(ctx, run, client.LogFilter{Type: stint.LogSystem}) {
 		check(err)
@@ -206,13 +209,13 @@ func (s *server) logged(ctx context.Context, run, metadata string) time.Duration
 	panic(failure{fmt.Errorf("the log of %s has no duration with %q", run, metadata)})
 }
 
-// connections is the number of clients of a scenario of requests.
+// connections is the number of concurrent clients in scenarios that measure requests.
 const connections = 32
 
 var httpClient = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: connections}}
 
-// do sends a request and returns the body of the answer, which must have the
-// status. What the client costs is part of the results.
+// do sends a request and returns the body of the response. It fails unless the response
+// has the status. The measured times include the client's own work.
 func do(ctx context.Context, status int, method, url, token, body string, prefer ...string) []byte {
 	r := must(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))
 	r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Prefer": prefer}
@@ -225,9 +228,9 @@ func do(ctx context.Context, status int, method, url, token, body string, prefer
 	return content
 }
 
-// offer calls f rate times a second for d on 32 connections, whether or not earlier
-// calls have returned. A call that waits for a free connection counts from the
-// moment at which it was due, so a stalled server cannot hide delayed requests.
+// offer calls f rate times a second for d, in as many goroutines as there are
+// connections. If all goroutines are busy when a call is due, the measured time of the
+// call includes the delay, so that a stalled server cannot hide delayed requests.
 func offer(ctx context.Context, rate float64, d time.Duration, f func(context.Context)) Measure {
 	took := make([]time.Duration, int(rate*d.Seconds()))
 	var next atomic.Int64
@@ -237,7 +240,7 @@ func offer(ctx context.Context, rate float64, d time.Duration, f func(context.Co
 			start := begin.Add(time.Duration(float64(n) / rate * float64(time.Second)))
 			if wait := time.Until(start); wait > 0 {
 				time.Sleep(wait)
-				start = time.Now() // oversleeping is this process's fault
+				start = time.Now() // a sleep that took too long is not the server's delay
 			}
 			f(ctx)
 			took[n] = time.Since(start)
@@ -248,11 +251,11 @@ func offer(ctx context.Context, rate float64, d time.Duration, f func(context.Co
 	return m
 }
 
-// create offers creations of runs that stay pending: a sleeping run has the only
-// place of the server.
+// create measures the creation of runs at a fixed rate. The runs stay pending, because
+// a sleeping run occupies the server's only slot.
 func (l *lab) create(ctx context.Context) {
 	disk := l.durableWrites(ctx)
-	s := l.speaker(ctx, "--capacity", "1")
+	s := l.startWithAgent(ctx, "--capacity", "1")
 	s.sleeping(ctx)
 	post := func(ctx context.Context) { s.create(ctx, agentName, "true", stint.Pending) }
 	offer(ctx, l.rate, l.each/8, post) // warm up
@@ -261,25 +264,26 @@ func (l *lab) create(ctx context.Context) {
 		atMost("p99", m.P99Ms, 10, "ms"), atLeast("rate", m.Rate, 0.98*l.rate, "/s"))
 }
 
-// echo measures, one run after the other, how soon a client that creates a run
-// reads its first output.
+// echo measures the time from the creation of a run until the client reads its first
+// output, one run after the other.
 func (l *lab) echo(ctx context.Context) {
 	l.firstOutputs(ctx, "POST → first streamed output of `echo`", 15)
 }
 
-// firstOutputs measures runs on a server with the flags. The goal is in
-// milliseconds.
+// firstOutputs measures the time to the first output of runs on a server with the
+// flags. The goal is the maximum median in milliseconds.
 func (l *lab) firstOutputs(ctx context.Context, what string, goal float64, flags ...string) {
-	s := l.speaker(ctx, flags...)
+	s := l.startWithAgent(ctx, flags...)
 	took := inTurn(ctx, warmUps, max(l.samples/4, 5), forkExec, s.firstOutput(agentName))
 	m := latency(took[1])
 	l.add(compare(what, m, anchorExec, latency(took[0])), atMost("p50", m.P50Ms, goal, "ms"))
 }
 
-// throughput measures many short runs at once, each from its creation to its end.
+// throughput measures the rate of short runs, with several in progress at a time. A
+// run counts from its creation to its end.
 func (l *lab) throughput(ctx context.Context) {
 	const callers = 16
-	s := l.speaker(ctx)
+	s := l.startWithAgent(ctx)
 	row := compareRates(ctx, fmt.Sprintf("`echo` runs from creation to end, %d at once", callers),
 		loopRate(callers, l.each/2, func(ctx context.Context, _ int) {
 			s.create(ctx, agentName, "echo hello", stint.Completed, "wait=20")
@@ -287,9 +291,10 @@ func (l *lab) throughput(ctx context.Context) {
 	l.add(row)
 }
 
-// get reads an ended and a running run, beside a handler that only answers.
+// get measures GET requests for an ended and for a running run, compared with an HTTP
+// handler that does no work.
 func (l *lab) get(ctx context.Context) {
-	h, s := l.host(ctx, 0), l.speaker(ctx)
+	h, s := l.host(ctx, 0), l.startWithAgent(ctx)
 	read := func(url string) func(context.Context) float64 {
 		return loopRate(connections, l.each/2, func(ctx context.Context, _ int) { do(ctx, http.StatusOK, http.MethodGet, url, s.token, "") })
 	}
@@ -305,8 +310,8 @@ func (l *lab) get(ctx context.Context) {
 	}
 }
 
-// list reads the first page and a page from the middle of a list when the
-// organisation has few runs, and again when it has very many.
+// list measures reading the first page and a page in the middle of a list of runs. It
+// compares an organisation that has many runs with one that has few.
 func (l *lab) list(ctx context.Context) {
 	const few = 1000
 	dir := l.folder()
@@ -325,11 +330,12 @@ func (l *lab) list(ctx context.Context) {
 	}
 }
 
-// pages measures both pages in turn.
+// pages returns the times for the first page and for the page in the middle of a list
+// of runs, measured alternately.
 func (l *lab) pages(ctx context.Context, dir string, runs int) [][]time.Duration {
 	s := l.start(ctx, dir, "--capacity", "1")
 	cursor := ""
-	for range max(runs/200, 1) { // 100 runs each, to the middle
+	for range max(runs/200, 1) { // find the cursor of the middle, 100 runs a page
 		var p stint.Page[json.RawMessage]
 		check(json.Unmarshal(s.get(ctx, "/v1/runs?limit=100"+cursor), &p))
 		if p.Pagination.NextCursor == nil {
@@ -347,8 +353,8 @@ func (l *lab) pages(ctx context.Context, dir string, runs int) [][]time.Duration
 	return took
 }
 
-// serve measures the life of `stint serve` from outside: starts on an empty folder
-// and on one in use, the memory of the idle server, and the restart after kill -9.
+// serve measures `stint serve` from outside the process: starts with a new data folder
+// and with a used one, the memory of the idle server, and the restart after kill -9.
 func (l *lab) serve(ctx context.Context) {
 	var dir string
 	again := func(ctx context.Context) time.Duration {
@@ -368,9 +374,9 @@ func (l *lab) serve(ctx context.Context) {
 	l.crash(ctx)
 }
 
-// crash measures the memory of an idle server, kills it with running and pending
-// runs, and measures how soon the next one serves. Every acknowledged run must be
-// there.
+// crash measures the memory of an idle server. It then kills the server while runs are
+// running and pending, and measures the time until a new server is ready, which must
+// still have every acknowledged run.
 func (l *lab) crash(ctx context.Context) {
 	const running, pending = 8, 50
 	dir, flags := l.folder(), []string{"--capacity", fmt.Sprint(running)}
@@ -399,12 +405,14 @@ func (l *lab) crash(ctx context.Context) {
 	}, atMost("", ready, 1000, "ms"))
 }
 
-// answers are the event streams of the model, named after the end of the path.
+// answers contains the event streams that model sends. A file is named after the last
+// element of the request's path.
 //
 //go:embed model
 var answers embed.FS
 
-// model answers every call at once with the same words.
+// model is an HTTP handler that acts as a model provider. It answers without delay,
+// always with the same text.
 func model(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	text, err := answers.ReadFile("model/" + path.Base(r.URL.Path) + ".sse")
@@ -416,8 +424,8 @@ func model(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// agents measures what runs of installed agents take outside their program, with a
-// model that answers at once.
+// agents measures how much time runs of installed agents spend outside the agent's
+// program. The model answers without delay.
 func (l *lab) agents(ctx context.Context) {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	srv := &http.Server{Handler: http.HandlerFunc(model), ReadHeaderTimeout: patience}
@@ -435,22 +443,23 @@ func (l *lab) agents(ctx context.Context) {
 		default:
 			s.createAgent(ctx, fmt.Sprintf(`{"name":%q,"framework":%[1]q,"model":"bench","provider":{"baseUrl":"http://%s%s"},"network":{"mode":"restricted","allow":[%[2]q]}}`,
 				f.Name, at, modelPath))
-			l.agentShare(ctx, s, f.Name)
+			l.agentOverhead(ctx, s, f.Name)
 		}
 	}
 }
 
-func (l *lab) agentShare(ctx context.Context, s *server, name string) {
-	var share, command []time.Duration
+// agentOverhead measures the time of a run less the time of its program.
+func (l *lab) agentOverhead(ctx context.Context, s *server, name string) {
+	var overhead, command []time.Duration
 	inTurn(ctx, 0, max(l.samples/25, 2)+1, func(ctx context.Context) bool {
 		begin := time.Now()
 		id := s.completed(ctx, stint.NewRun{Agent: name, Prompt: "Say something."})
 		whole := time.Since(begin)
 		command = append(command, s.logged(ctx, id, "cause"))
-		share = append(share, whole-command[len(command)-1])
+		overhead = append(overhead, whole-command[len(command)-1])
 		return true
 	})
 	// The first run fills the caches.
-	row := compare(name+": a run from POST to its end, less its program's time", latency(share[1:]), "its program's time in the sandbox", latency(command[1:]))
+	row := compare(name+": a run from POST to its end, less its program's time", latency(overhead[1:]), "its program's time in the sandbox", latency(command[1:]))
 	l.add(row, atMost("p50", row.Measured.P50Ms, 50, "ms"))
 }

@@ -1,5 +1,5 @@
 // Package service tests the service as a process.
 //
-// The tests build the program, start it like an operator, use it like clients, and
-// subject it to load, faults, and crashes.
+// The tests build the stint binary, start servers, use them through the API and the
+// command line, and check their behaviour under load, faults, and crashes.
 package service

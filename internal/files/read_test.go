@@ -22,15 +22,15 @@ import (
 func TestMissingDigest(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
-	there := stored(t, l, "", item{name: "f"}).Digest
+	valid := stored(t, l, "", item{name: "f"}).Digest
 	ctx := t.Context()
-	for _, digest := range []string{strings.Repeat("0", 64), "", "../" + there, there[:63], strings.ToUpper(there), there + "0", strings.Repeat("/", 64)} {
+	for _, digest := range []string{strings.Repeat("0", 64), "", "../" + valid, valid[:63], strings.ToUpper(valid), valid + "0", strings.Repeat("/", 64)} {
 		for name, call := range map[string]func() error{
-			"Archive":   func() error { _, err := l.Download(ctx, org, digest, files.TarGzip); return err },
+			"Download":  func() error { _, err := l.Download(ctx, org, digest, files.TarGzip); return err },
 			"Checkout":  func() error { return l.Checkout(ctx, org, digest, t.TempDir()) },
 			"List":      func() error { _, _, err := l.List(ctx, org, digest, "", "", 1); return err },
 			"Open":      func() error { _, _, err := l.Open(ctx, org, digest, "f"); return err },
-			"Diff":      func() error { _, err := l.DiffAll(ctx, org, there, digest); return err },
+			"Diff":      func() error { _, err := l.DiffAll(ctx, org, valid, digest); return err },
 			"CommitDir": func() error { _, err := l.CommitDir(ctx, org, digest, t.TempDir(), files.DirOptions{}); return err },
 			"CommitArchive": func() error {
 				_, err := l.CommitArchive(ctx, org, digest, files.Tar, bytes.NewReader(tarOf(t)))
@@ -54,7 +54,7 @@ func TestOrganisationsAreIsolated(t *testing.T) {
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "f"})
 	if _, err := l.Download(t.Context(), "org_other", ref.Digest, files.TarGzip); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("another organisation's archive: %v", err)
+		t.Errorf("download of another organisation's tree: %v, want ErrNotFound", err)
 	}
 	for _, bad := range []string{"", "org_", "org_../x", "org_a/b", "org_A", "x", "run_1", "org_\x00"} {
 		if _, err := l.Download(t.Context(), bad, ref.Digest, files.TarGzip); err == nil {
@@ -69,7 +69,7 @@ func TestOrganisationsAreIsolated(t *testing.T) {
 	}
 }
 
-func TestSoakFilesInPages(t *testing.T) {
+func TestSoakListInPages(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	var items []item
@@ -90,7 +90,7 @@ func TestSoakFilesInPages(t *testing.T) {
 		for more, after := true, ""; more; {
 			page, m, err := l.List(t.Context(), org, ref.Digest, "", after, rapid.IntRange(1, 1500).Draw(rt, "limit"))
 			if err != nil || len(page) == 0 {
-				rt.Fatalf("Files after %q = %d entries, %v", after, len(page), err)
+				rt.Fatalf("List after %q = %d entries, %v", after, len(page), err)
 			}
 			for _, f := range page {
 				got = append(got, f.Path)
@@ -103,10 +103,10 @@ func TestSoakFilesInPages(t *testing.T) {
 	})
 	page, more, err := l.List(t.Context(), org, ref.Digest, "", "d3/nnn", 1)
 	if err != nil || !more || len(page) != 1 || files.ComparePaths(page[0].Path, "d3/nnn") <= 0 {
-		t.Errorf("after a path that is not there: %v, %v, %v", page, more, err)
+		t.Errorf("List after a missing path: %v, %v, %v", page, more, err)
 	}
 	if page, more, err := l.List(t.Context(), org, ref.Digest, "", "\xff", 5); len(page) != 0 || more || err != nil {
-		t.Errorf("after the end: %v, %v, %v", page, more, err)
+		t.Errorf("List after the last path: %v, %v, %v", page, more, err)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestFileEntries(t *testing.T) {
 		{Path: "l", Kind: "symlink", Mode: "0777", Target: "f", ModifiedAt: at},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Files (-want +got):\n%s", diff)
+		t.Errorf("List (-want +got):\n%s", diff)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestRandomReads(t *testing.T) {
 			got := make([]byte, n)
 			_, err := f.Seek(int64(offset), io.SeekStart)
 			if _, err2 := io.ReadFull(f, got); err != nil || err2 != nil || !bytes.Equal(got, body[offset:offset+n]) {
-				rt.Errorf("%s[%d:%d] differs, %v, %v", name, offset, offset+n, err, err2)
+				rt.Errorf("%s[%d:%d] differs, or errors: %v, %v", name, offset, offset+n, err, err2)
 			}
 		})
 		if err := f.Close(); err != nil {
@@ -175,7 +175,7 @@ func TestRandomReads(t *testing.T) {
 		"dir": stint.KindInvalid, "link": stint.KindInvalid,
 	} {
 		if _, _, err := l.Open(t.Context(), org, ref.Digest, path); err == nil || stint.KindOf(err) != want {
-			t.Errorf("Open(%q) = %v", path, err)
+			t.Errorf("Open(%q) = %v, want an error of kind %v", path, err, want)
 		}
 	}
 }
@@ -256,8 +256,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffOfDamagedTree checks that a damaged page is not treated as the end of
-// a tree.
+// TestDiffOfDamagedTree checks that DiffAll returns an error for a damaged manifest,
+// and does not treat the damage as the end of the tree.
 func TestDiffOfDamagedTree(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -290,7 +290,7 @@ func TestCheckoutNeedsEmptyFolder(t *testing.T) {
 		t.Error("a folder that is not empty was accepted")
 	}
 	if err := l.Checkout(t.Context(), org, ref.Digest, dir+"/none"); err == nil {
-		t.Error("a folder that is not there was accepted")
+		t.Error("a missing folder was accepted")
 	}
 }
 
@@ -315,9 +315,9 @@ func TestStat(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-stored +read):\n%s", diff)
+		t.Errorf("Stat (-want +got):\n%s", diff)
 	}
 	if _, err := l.Stat(t.Context(), org, strings.Repeat("0", 64)); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("of a tree that is not there: %v", err)
+		t.Errorf("Stat of a missing tree: %v, want ErrNotFound", err)
 	}
 }

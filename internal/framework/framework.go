@@ -1,10 +1,10 @@
-// Package framework defines how agents are driven.
+// Package framework defines the interface of the adapters that drive agents.
 //
-// A framework consists of pure functions: Prepare turns a definition and a
-// prompt into a command with its files. A Decoder turns the command's output
-// into events, decides what to send back, and returns the verdict. Processes,
-// files, signals, masking, and storage belong to the worker. Package registry
-// lists the frameworks.
+// A framework performs no I/O. Prepare turns a definition and a prompt into a
+// command with its files. A Decoder turns the command's output into events,
+// decides what to send back, and returns the verdict. The worker is responsible
+// for processes, files, signals, masking, and storage. Package registry lists the
+// frameworks.
 package framework
 
 import (
@@ -19,25 +19,24 @@ const (
 	Stderr = "stderr"
 )
 
-// PromptFile is the name of the file with the prompt, in the directory of run
-// files.
+// PromptFile is the name of the file in Input.RunDir that contains the prompt.
 const PromptFile = "prompt"
 
 // Info describes a framework.
 type Info struct {
 	Name string
-	// Programs are the names of its command-line program, in order of
-	// preference. It is empty if the framework needs no installed program.
+	// Programs lists the possible names of the agent's command-line program, in
+	// order of preference. It is empty if the framework needs no installed program.
 	Programs []string
-	// MinVersion is the oldest supported version, such as 1.2.3, or empty for
-	// any.
+	// MinVersion is the oldest supported version, such as 1.2.3. If it is empty,
+	// every version is supported.
 	MinVersion string
-	// Install is the command that installs the program, for messages.
+	// Install is the command that installs the program. It is only shown to users.
 	Install      string
 	Capabilities stint.Capabilities
 }
 
-// Program is an installed command line.
+// Program is an installed command-line program.
 type Program struct {
 	Path    string // inside the sandbox
 	Version string // such as 1.2.3; empty if not known
@@ -51,7 +50,8 @@ type Endpoint struct {
 	Key  string
 }
 
-// MCPServer is an MCP server for the agent. Secrets are placeholders.
+// MCPServer is an MCP server that the agent may use. It has either a URL or a
+// command. Its fields contain placeholders instead of secrets.
 type MCPServer struct {
 	Name    string
 	URL     string
@@ -60,15 +60,15 @@ type MCPServer struct {
 	Env     map[string]string
 }
 
-// Conversation identifies an agent's conversation for the next run. It is
-// stored as JSON beside the files that State selects.
+// Conversation identifies an agent's conversation, so that the next run can
+// continue it. It is stored as JSON with the files that State selects.
 type Conversation struct {
 	Framework string `json:"framework"`
 	Version   string `json:"version,omitempty"` // of the program
 	// ID is the agent's own ID of the conversation, or empty.
 	ID string `json:"id,omitempty"`
-	// Baseline holds the agent's own token counters at the end of the run, if
-	// they count over the whole conversation.
+	// Baseline holds the agent's own token counters at the end of the run. It is
+	// zero if the agent counts each run separately.
 	Baseline stint.Tokens `json:"baseline,omitzero"`
 }
 
@@ -78,20 +78,20 @@ type Input struct {
 	Definition *stint.Definition
 	Prompt     string
 	PromptPath string // of the file with the prompt
-	RunDir     string // read-only directory of run files; Plan.Files may be in it
+	RunDir     string // directory of run files, read-only for the agent; Plan.Files may be in it
 	Home       string
 	WorkDir    string
-	Program    Program       // one of Info.Programs, or the resolved command of the definition
-	Self       string        // path of the stint binary
-	Resume     *Conversation // nil for a new conversation
-	NewID      string        // a new UUID
-	Model      *Endpoint     // nil without a provider and for the offline provider
-	MCP        []MCPServer   // sorted by name
-	Limits     stint.Limits  // of this run
-	Schema     json.RawMessage
+	Program    Program         // one of Info.Programs, or the definition's command with its resolved path
+	Self       string          // path of the stint binary
+	Resume     *Conversation   // nil for a new conversation
+	NewID      string          // a new UUID
+	Model      *Endpoint       // nil if there is no provider or only the offline one
+	MCP        []MCPServer     // sorted by name
+	Limits     stint.Limits    // of this run
+	Schema     json.RawMessage // JSON Schema for the final message; may be empty
 	// Mask replaces secrets in a text; nil replaces nothing. The worker masks
-	// all events. Code that shortens a text must mask it first, because a
-	// secret that is cut in two is not found.
+	// all events. Code that shortens a text must mask it before, because the
+	// worker does not find a secret of which only a part is left.
 	Mask func(text string) string
 }
 
@@ -103,8 +103,8 @@ func (in *Input) Masked(text string) string {
 	return in.Mask(text)
 }
 
-// FullPrompt returns the prompt, with the request for a final message that
-// matches the schema if there is one.
+// FullPrompt returns the prompt. If there is a schema, it ends with the request
+// for a final message that matches it.
 func (in *Input) FullPrompt() string {
 	if len(in.Schema) == 0 {
 		return in.Prompt
@@ -120,7 +120,8 @@ func (in *Input) ResumeID() string {
 	return in.Resume.ID
 }
 
-// File is written before the command starts. An existing file is replaced.
+// File is a file that the worker writes before the command starts. It replaces
+// an existing file.
 type File struct {
 	Path    string // absolute, in Home or RunDir
 	Content []byte
@@ -130,14 +131,15 @@ type File struct {
 // Plan describes the command of a run.
 type Plan struct {
 	Argv  []string
-	Env   map[string]string // added to the environment of every agent; overrides it
+	Env   map[string]string // added to the variables that every agent gets; replaces those of the same name
 	Files []File
-	// Stdin is written at the start. Then standard input is closed, unless
-	// KeepStdinOpen is set.
+	// Stdin is written to the command's standard input, which is then closed
+	// unless KeepStdinOpen is set.
 	Stdin         []byte
 	KeepStdinOpen bool
-	// Protocol says that the output is a protocol: it is decoded first, and
-	// secrets are masked in the events. Other output is masked as text.
+	// Protocol is set if the output consists of protocol messages. These are
+	// decoded first, and secrets are masked in the events. Other output is masked
+	// as text before it is decoded.
 	Protocol bool
 	State    State
 }
@@ -146,12 +148,12 @@ type Plan struct {
 // zero value selects all files.
 type State struct {
 	// Keep lists directories and files, relative to the home directory. A
-	// directory includes its content. Elements may be path.Match patterns.
+	// directory includes its content. Path elements may be path.Match patterns.
 	Keep []string
 	// Drop lists exceptions from Keep, in the same form.
 	Drop []string
-	// Check validates the content of a kept file. The error is a clause such as
-	// "line 3 is not JSON". Nil accepts everything.
+	// Check validates the content of a kept file. Its error text is a clause such
+	// as "line 3 is not JSON". If Check is nil, all content is valid.
 	Check func(name string, content []byte) error
 }
 
@@ -161,7 +163,8 @@ type Framework interface {
 	// Check returns a *stint.Error if the framework does not support the
 	// definition. It is called when a definition is pushed.
 	Check(d *stint.Definition) error
-	// Prepare returns the plan. An error for the user is a *stint.Error.
+	// Prepare returns the plan of a run. An error that the user can fix is a
+	// *stint.Error.
 	Prepare(in Input) (Plan, error)
 	NewDecoder(in Input) Decoder
 }
@@ -169,13 +172,13 @@ type Framework interface {
 // Step is the result of decoding a piece of output.
 type Step struct {
 	Events []stint.OutputData
-	// Native holds whole lines as the agent wrote them, unless the events
-	// contain their exact text.
+	// Native holds the complete lines that the agent wrote, except lines whose
+	// exact text is in the events.
 	Native     []Native
 	Send       []byte // bytes for the agent's standard input
 	CloseStdin bool   // close standard input after Send
-	// Ended says that the agent has sent its final message. Only the end of its
-	// process can follow.
+	// Ended is set if the agent has sent its final message. No further output is
+	// expected; the process only has to exit.
 	Ended bool
 	// Usage is the usage of the run so far, or nil if it did not change.
 	Usage *stint.Usage
@@ -185,33 +188,33 @@ type Step struct {
 
 // Native is a line of the agent's own protocol.
 type Native struct {
-	Type string // as the framework names it
+	Type string // the protocol's own name for the kind of message
 	Line string
 }
 
-// Decoder turns the output of one run into events. Its methods must not be
-// called concurrently. They must not panic on any input.
+// Decoder turns the output of one run into events. Callers must not call its
+// methods concurrently. Implementations must not panic on any input.
 type Decoder interface {
 	// Write decodes output of a stream. Incomplete data is kept for the next
 	// call.
 	Write(stream string, p []byte) Step
 	// Flush decodes the data that is left at the end of a stream.
 	Flush(stream string) Step
-	// Interrupt returns the bytes that ask the agent to end its turn and then
-	// itself, or nil if the agent reacts only to signals.
+	// Interrupt returns a message for standard input that asks the agent to end
+	// its turn and exit, or nil if the agent reacts only to signals.
 	Interrupt() []byte
-	// Verdict returns the result of a command that ended by itself, or after
-	// its final message.
+	// Verdict returns the result of a command that exited by itself, or that was
+	// ended after its final message.
 	Verdict(exitCode int) Verdict
-	// Conversation returns what the next run needs to continue. It is zero if
-	// files are enough.
+	// Conversation returns the state that the next run needs to continue the
+	// conversation. It is zero if the files that State selects are enough.
 	Conversation() Conversation
 }
 
 // Verdict is the result of a run from the framework's point of view.
 type Verdict struct {
 	Completed bool
-	// Reason is why the run did not complete; empty means exit_code.
+	// Reason is the reason why the run did not complete; empty means exit_code.
 	Reason stint.Reason
 	// Message is a sentence, or empty on success.
 	Message string
@@ -219,7 +222,7 @@ type Verdict struct {
 	Final string
 }
 
-// Join appends next to s.
+// Join adds the result of the next piece of output to s.
 func (s *Step) Join(next Step) {
 	s.Events = append(s.Events, next.Events...)
 	s.Native = append(s.Native, next.Native...)
@@ -234,8 +237,8 @@ func (s *Step) Join(next Step) {
 	}
 }
 
-// SchemaPrompt returns the end of a prompt that asks for a final message that
-// matches a schema.
+// SchemaPrompt returns a text to append to a prompt. It asks for a final message
+// that matches the schema.
 func SchemaPrompt(schema json.RawMessage) string {
-	return "\n\nYour last message must be one JSON value that matches this JSON Schema, and nothing else, no code fence around it either:\n" + string(schema)
+	return "\n\nYour last message must be one JSON value that matches this JSON Schema, and nothing else, without a code fence:\n" + string(schema)
 }

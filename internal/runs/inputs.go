@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// checkInputs returns an error that lists every variable and secret that the
-// definition refers to and that has no value.
+// checkInputs checks that all variables and secrets that the definition refers to have
+// a value. Its error lists those that have none.
 func (s *Service) checkInputs(ctx context.Context, org string, n *stint.NewRun, p *definition.Plan) error {
 	var missing []definition.Reference
 	secretMissing := false
@@ -23,7 +23,7 @@ func (s *Service) checkInputs(ctx context.Context, org string, n *stint.NewRun, 
 			secretMissing = secretMissing || r.Source == definition.FromSecrets
 		}
 	}
-	stored := map[string]bool{} // names
+	stored := map[string]bool{} // names of the organisation's secrets
 	if secretMissing {
 		rows, err := s.c.Store.Secrets(ctx, org)
 		if err != nil {

@@ -34,24 +34,24 @@ func TestNext(t *testing.T) {
 		in   string
 		want []sse.Event
 	}{
-		"one block":                    {"event: output\ndata: {}\nid: 7\n\n", []sse.Event{{"output", []byte("{}"), "7"}}},
-		"no type is a message":         {"data: x\n\n", []sse.Event{{"message", []byte("x"), ""}}},
-		"lines are joined":             {"data: a\ndata:  b\ndata\n\n", []sse.Event{{"message", []byte("a\n b\n"), ""}}},
-		"CR LF":                        {"data: a\r\nid: 1\r\n\r\ndata: b\r\n\r\n", []sse.Event{{"message", []byte("a"), "1"}, {"message", []byte("b"), "1"}}},
-		"CR alone":                     {"data: a\rid: 1\r\rdata: b\r\r", []sse.Event{{"message", []byte("a"), "1"}, {"message", []byte("b"), "1"}}},
-		"mixed line ends":              {"data: a\r\ndata: b\rdata: c\n\r\n", []sse.Event{{"message", []byte("a\nb\nc"), ""}}},
-		"byte order mark":              {"\ufeffdata: a\n\n", []sse.Event{{"message", []byte("a"), ""}}},
-		"a second mark is a field":     {"\ufeff\ufeffdata: a\n\ndata: b\n\n", []sse.Event{{"message", []byte("b"), ""}}},
-		"comments":                     {": hello\n:\ndata: a\n: bye\n\n", []sse.Event{{"message", []byte("a"), ""}}},
-		"unknown fields":               {"foo: bar\ndata: a\nretry: 5\n\n", []sse.Event{{"message", []byte("a"), ""}}},
-		"no data, no event":            {"event: status\nid: 3\n\ndata: a\n\n", []sse.Event{{"message", []byte("a"), "3"}}},
-		"empty data is an event":       {"data\n\n", []sse.Event{{"message", []byte{}, ""}}},
-		"an ID with NUL is ignored":    {"id: 4\ndata: a\n\nid: 5\x006\ndata: b\n\n", []sse.Event{{"message", []byte("a"), "4"}, {"message", []byte("b"), "4"}}},
-		"cut before the empty line":    {"data: a\n\ndata: b\nid: 2\n", []sse.Event{{"message", []byte("a"), ""}}},
-		"cut within a line":            {"data: a\n\ndata: b", []sse.Event{{"message", []byte("a"), ""}}},
-		"a cut block names no last ID": {"id: 1\ndata: a\n\nid: 2", []sse.Event{{"message", []byte("a"), "1"}}},
-		"empty stream":                 {"", nil},
-		"two bytes":                    {"da", nil},
+		"one block":                     {"event: output\ndata: {}\nid: 7\n\n", []sse.Event{{"output", []byte("{}"), "7"}}},
+		"message is the default type":   {"data: x\n\n", []sse.Event{{"message", []byte("x"), ""}}},
+		"lines are joined":              {"data: a\ndata:  b\ndata\n\n", []sse.Event{{"message", []byte("a\n b\n"), ""}}},
+		"CR LF":                         {"data: a\r\nid: 1\r\n\r\ndata: b\r\n\r\n", []sse.Event{{"message", []byte("a"), "1"}, {"message", []byte("b"), "1"}}},
+		"CR alone":                      {"data: a\rid: 1\r\rdata: b\r\r", []sse.Event{{"message", []byte("a"), "1"}, {"message", []byte("b"), "1"}}},
+		"mixed line ends":               {"data: a\r\ndata: b\rdata: c\n\r\n", []sse.Event{{"message", []byte("a\nb\nc"), ""}}},
+		"byte order mark":               {"\ufeffdata: a\n\n", []sse.Event{{"message", []byte("a"), ""}}},
+		"second byte order mark":        {"\ufeff\ufeffdata: a\n\ndata: b\n\n", []sse.Event{{"message", []byte("b"), ""}}},
+		"comments":                      {": hello\n:\ndata: a\n: bye\n\n", []sse.Event{{"message", []byte("a"), ""}}},
+		"unknown fields":                {"foo: bar\ndata: a\nretry: 5\n\n", []sse.Event{{"message", []byte("a"), ""}}},
+		"block without data is ignored": {"event: status\nid: 3\n\ndata: a\n\n", []sse.Event{{"message", []byte("a"), "3"}}},
+		"empty data is an event":        {"data\n\n", []sse.Event{{"message", []byte{}, ""}}},
+		"ID with NUL is ignored":        {"id: 4\ndata: a\n\nid: 5\x006\ndata: b\n\n", []sse.Event{{"message", []byte("a"), "4"}, {"message", []byte("b"), "4"}}},
+		"cut before the empty line":     {"data: a\n\ndata: b\nid: 2\n", []sse.Event{{"message", []byte("a"), ""}}},
+		"cut within a line":             {"data: a\n\ndata: b", []sse.Event{{"message", []byte("a"), ""}}},
+		"ID of a cut block is ignored":  {"id: 1\ndata: a\n\nid: 2", []sse.Event{{"message", []byte("a"), "1"}}},
+		"empty stream":                  {"", nil},
+		"shorter than byte order mark":  {"da", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,9 +89,9 @@ func TestNextIsBounded(t *testing.T) {
 	}
 }
 
-func TestNextReturnsTheReadersError(t *testing.T) {
+func TestNextReturnsReadError(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("cable cut")
+	broken := errors.New("connection lost")
 	r := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken))
 	got, err := readAll(r, 1<<20)
 	if !errors.Is(err, broken) || len(got) != 1 {
@@ -99,8 +99,8 @@ func TestNextReturnsTheReadersError(t *testing.T) {
 	}
 }
 
-// FuzzNext checks that the events equal those of a naive parser, regardless of how the
-// bytes arrive, and that no event exceeds the limit.
+// FuzzNext checks that the events equal those of a naive parser, that they do not
+// depend on the size of the reads, and that no event exceeds the limit.
 func FuzzNext(f *testing.F) {
 	f.Add([]byte("event: status\ndata: {\"status\":\"running\"}\nid: 2\n\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: a\r\n\r\ndata: b\r\rdata\n\n: c\n"))
@@ -114,7 +114,7 @@ func FuzzNext(f *testing.F) {
 		}
 		for _, e := range whole {
 			if len(e.Data) > limit {
-				t.Errorf("an event of %d bytes passed a limit of %d", len(e.Data), limit)
+				t.Errorf("an event has %d bytes, more than the limit of %d", len(e.Data), limit)
 			}
 		}
 		if wholeErr == nil {
@@ -125,7 +125,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// naive parses a whole stream at once.
+// naive returns the events of a complete stream.
 func naive(in string) []sse.Event {
 	in = strings.TrimPrefix(in, "\ufeff")
 	in = strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n")

@@ -18,17 +18,17 @@ const (
 	bytesPerToken = 4        // for estimates
 )
 
-// usageMeter reads a response for its model and token usage: a JSON text, or
-// server-sent events with one JSON text per data line. It is used by one
-// goroutine.
+// usageMeter extracts the model's name and the token usage from a response that is
+// written to it. The response is a JSON text, or server-sent events with one JSON
+// text per data line. A usageMeter is not safe for concurrent use.
 type usageMeter struct {
-	events   bool
+	events   bool // the response consists of server-sent events
 	limit    int
 	buf      []byte // the current line, or the response
 	overflow bool   // the line or the response is longer than limit
 	bytes    int64  // of the response
 	model    string
-	tokens   stint.Tokens // largest counts so far, as a provider repeats them
+	tokens   stint.Tokens // largest counts so far, because later events repeat or increase them
 	text     int64        // bytes of the text that the model generated
 }
 
@@ -64,7 +64,7 @@ func (m *usageMeter) buffer(p []byte) {
 	}
 }
 
-// parse reads the buffered line or response and empties the buffer.
+// parse evaluates the buffered line or response and empties the buffer.
 func (m *usageMeter) parse() {
 	data, isData := m.buf, true
 	if m.events {
@@ -87,8 +87,8 @@ func (m *usageMeter) isRelevant(data []byte) bool {
 	return !m.events || bytes.Contains(data, []byte(`"usage"`)) || bytes.Contains(data, []byte(`"model"`)) || bytes.Contains(data, []byte(`"delta"`))
 }
 
-// add records model and usage of a response or an event, which may contain the
-// response as message (Anthropic) or response (OpenAI).
+// add records the model and the usage in v, which is a response or an event. An event
+// may contain the response in its member message (Anthropic) or response (OpenAI).
 func (m *usageMeter) add(v map[string]any) {
 	if name, ok := v["model"].(string); ok && name != "" && len(name) <= maxModel {
 		m.model = name
@@ -131,7 +131,7 @@ func first(v map[string]any, names ...string) any {
 	return nil
 }
 
-// count returns a number of tokens, or 0 if v is not one.
+// count returns v as a number of tokens, or 0 if v is not a valid number.
 func count(v any) int64 {
 	number, _ := v.(json.Number)
 	n, err := strconv.ParseUint(number.String(), 10, 63)
@@ -141,15 +141,16 @@ func count(v any) int64 {
 	return int64(n)
 }
 
-// textMembers are the members with text that the model generated.
+// textMembers contains the names of the JSON members that hold text that the model
+// generated.
 var textMembers = map[string]bool{
 	"content": true, "text": true, "thinking": true, "reasoning": true, "reasoning_content": true,
 	"refusal": true, "arguments": true, "partial_json": true, "input": true,
 }
 
-// textLength returns the bytes of the text that the model generated, in the
-// member name of a response. In events this text is below a delta only, as other
-// events repeat it.
+// textLength returns the number of bytes of generated text in v, which is the value
+// of the member called name. If inText is false, only text inside members called delta
+// counts. It is false for events, because events without a delta repeat earlier text.
 func textLength(v any, name string, inText bool) (n int64) {
 	inText = inText || name == "delta"
 	switch v := v.(type) {
@@ -169,10 +170,10 @@ func textLength(v any, name string, inText bool) (n int64) {
 	return n
 }
 
-// usage returns the tokens of a call at the end of its response. If the response
-// contains no usage, they are estimated from the bytes of the request and of the
-// generated text. For an interrupted response, the estimate is the minimum of the
-// output tokens.
+// usage returns the token usage of a call. It must be called at the end of the
+// response. If the response contains no usage, the tokens are estimated from the size
+// of the request and of the generated text. If the response was interrupted, the
+// output tokens are at least this estimate.
 func (m *usageMeter) usage(anthropic bool, requestBytes int64, interrupted bool) stint.Tokens {
 	t := m.reported(anthropic)
 	unknown := t.Total() == 0
@@ -182,15 +183,15 @@ func (m *usageMeter) usage(anthropic bool, requestBytes int64, interrupted bool)
 	if unknown || interrupted {
 		text := m.text
 		if !m.events && text == 0 {
-			text = m.bytes // of an unknown form
+			text = m.bytes // the format of the response is not known
 		}
 		t.OutputTokens = max(t.OutputTokens, text/bytesPerToken)
 	}
 	return t
 }
 
-// reported returns the usage in the response. Anthropic's input tokens do not
-// include those of the cache.
+// reported returns the usage that the response contains. Anthropic does not count
+// cached tokens as input tokens, so reported adds them.
 func (m *usageMeter) reported(anthropic bool) stint.Tokens {
 	m.parse()
 	t := m.tokens
@@ -201,13 +202,13 @@ func (m *usageMeter) reported(anthropic bool) stint.Tokens {
 	return t
 }
 
-// gunzip buffers a compressed response for a meter.
+// gunzip buffers a gzip-compressed response, which finish writes to the meter.
 type gunzip struct {
 	meter      *usageMeter
 	compressed bytes.Buffer
 }
 
-// Write never fails. Of a response that is too long, the rest is ignored.
+// Write never fails. If the response is longer than maxResponse, the rest is ignored.
 func (g *gunzip) Write(p []byte) (int, error) {
 	if g.compressed.Len() <= maxResponse {
 		g.compressed.Write(p)
@@ -215,7 +216,7 @@ func (g *gunzip) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish writes the response to the meter, as far as it was received.
+// finish decompresses the received part of the response and writes it to the meter.
 func (g *gunzip) finish() {
 	if z, err := gzip.NewReader(&g.compressed); err == nil {
 		_, _ = io.Copy(g.meter, z) //nolint:gosec // the meter is bounded

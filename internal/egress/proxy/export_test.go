@@ -6,9 +6,9 @@ import (
 	"net"
 )
 
-// ReadStrict passes in through a strict reader. It returns the bytes for net/http,
-// the number of requests, and whether the last of them was refused for its head
-// and for its body.
+// ReadStrict reads all requests of the reader in through a strictReader. It returns the
+// bytes that net/http receives, the number of requests, and whether the last request
+// was refused because of its head or because of its body.
 func ReadStrict(in io.Reader) (passed []byte, requests int, head, body bool) {
 	r := newStrictReader(&readOnly{Reader: in})
 	passed, err := io.ReadAll(r)
@@ -18,6 +18,7 @@ func ReadStrict(in io.Reader) (passed []byte, requests int, head, body bool) {
 // EmptyRequest is the request that net/http receives instead of a refused one.
 var EmptyRequest = emptyRequest
 
+// readOnly is a net.Conn of which only Read may be called.
 type readOnly struct {
 	net.Conn
 	io.Reader

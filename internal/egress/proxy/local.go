@@ -12,8 +12,8 @@ import (
 // received only a part of the response.
 type LocalHandler func(w http.ResponseWriter, r *http.Request) (complete bool)
 
-// localHandler returns the handler of a request that is served in this process,
-// or nil if it is forwarded.
+// localHandler returns the handler if the request is served in this process. It
+// returns nil if the request is forwarded.
 func (x *exchange) localHandler() LocalHandler {
 	if x.conn.h.Local == nil || x.conn.h.Scheme != "http" {
 		return nil
@@ -21,9 +21,10 @@ func (x *exchange) localHandler() LocalHandler {
 	return x.conn.h.Local(x.r, &x.record)
 }
 
-// serveLocal calls the handler and counts the bytes of both bodies.
+// serveLocal calls the handler and counts the bytes of the request's and the response's
+// body.
 func (x *exchange) serveLocal(handle LocalHandler) (complete bool) {
-	x.record.URL = clip(x.record.URL) // the handler may have changed it
+	x.record.URL = clip(x.record.URL) // Local may have changed it
 	if begin := x.conn.h.Begin; begin != nil {
 		defer begin(x.record)()
 	}
@@ -32,7 +33,7 @@ func (x *exchange) serveLocal(handle LocalHandler) (complete bool) {
 	complete = handle(w, x.r)
 	x.record.Status = w.status
 	if cause := context.Cause(x.conn.parent); cause != nil && !complete {
-		x.record.Err = cause // the handler may know only that its connection was closed
+		x.record.Err = cause // more specific than the handler's error, which may only report a closed connection
 	}
 	if f := x.conn.fault(); f != nil {
 		x.record.Refused, x.record.Rule, x.record.Err = true, f.rule, errors.New(f.message)
@@ -40,7 +41,7 @@ func (x *exchange) serveLocal(handle LocalHandler) (complete bool) {
 	return complete
 }
 
-// countedBody counts the bytes of a client's body.
+// countedBody counts the bytes of a request's body.
 type countedBody struct {
 	io.ReadCloser
 	sent *atomic.Int64
@@ -75,7 +76,7 @@ func (w *countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush sends buffered bytes.
+// Flush implements http.Flusher.
 func (w *countedWriter) Flush() {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -83,5 +84,5 @@ func (w *countedWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write reports the error
 }
 
-// Unwrap is used by http.ResponseController.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -10,28 +10,30 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// ErrPackDeleted means that a commit refers to a pack that is missing. The index does
-// not list it any more.
-var ErrPackDeleted = errors.New("a pack of the chunk index is deleted")
+// ErrPackDeleted means that a commit refers to a pack that was deleted although the
+// chunk index listed it. The pack has been removed from the chunk index.
+var ErrPackDeleted = errors.New("a pack in the chunk index has been deleted")
 
-// checkIndexedPacks verifies that packs found only by the index exist, as far as the
-// new tree refers to them.
+// checkIndexedPacks verifies that packs exist whose chunks were found in the chunk
+// index. It checks only packs that the new tree refers to. If packs are missing, it
+// removes them from the chunk index and returns ErrPackDeleted.
 func (c *Commit) checkIndexedPacks(ctx context.Context) error {
 	var packs []string
 	for _, id := range c.Manifest.Packs.IDs {
 		packs = append(packs, c.Dedup.namesInIndex(id)...)
 	}
-	gone, err := c.Packs.Missing(ctx, c.Org, packs)
-	if err != nil || len(gone) == 0 {
+	missing, err := c.Packs.Missing(ctx, c.Org, packs)
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if err := c.Index.Drop(c.Org, gone); err != nil {
-		return fmt.Errorf("dropping deleted packs from the index: %w", err)
+	if err := c.Index.Drop(c.Org, missing); err != nil {
+		return fmt.Errorf("removing deleted packs from the chunk index: %w", err)
 	}
 	return ErrPackDeleted
 }
 
-// RetryOnce repeats a commit that referred to a pack that was deleted meanwhile.
+// RetryOnce calls commit. If garbage collection deleted a pack during the call, it
+// calls commit once more.
 func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	ref, err := commit()
 	if errors.Is(err, ErrPackDeleted) || errors.Is(err, gc.ErrStale) {
@@ -40,13 +42,14 @@ func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	return ref, TryAgain(err)
 }
 
-// TryAgain turns the errors of a deleted pack into a message for the user.
+// TryAgain turns an error about a deleted pack into a message for the user. It returns
+// other errors unchanged.
 func TryAgain(err error) error {
 	if !errors.Is(err, ErrPackDeleted) && !errors.Is(err, gc.ErrStale) {
 		return err
 	}
 	return &stint.Error{
 		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
-		Message: "Stored content that this builds upon was deleted meanwhile. Try again.",
+		Message: "Stored content that the new version refers to was deleted in the meantime. Try again.",
 	}
 }

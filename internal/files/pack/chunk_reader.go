@@ -6,7 +6,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// ChunkReader reads and verifies chunks. It serves one goroutine.
+// ChunkReader reads and verifies chunks. It is not safe for concurrent use.
 type ChunkReader struct {
 	Reader
 	expander format.Expander
@@ -15,7 +15,9 @@ type ChunkReader struct {
 	segment  []byte
 }
 
-// Chunk returns the content of c, which is valid until the next call.
+// Chunk returns the verified content of c, which is valid until the next call.
+// Consecutive calls with the same pointer read the chunk once, so *c must not change
+// between them.
 func (r *ChunkReader) Chunk(ctx context.Context, c *format.Chunk) ([]byte, error) {
 	if r.last == c {
 		return r.content, nil
@@ -32,8 +34,8 @@ func (r *ChunkReader) Chunk(ctx context.Context, c *format.Chunk) ([]byte, error
 	return r.content, nil
 }
 
-// Segment returns the stored bytes of c unverified, which are valid until the next
-// call.
+// Segment returns the stored, compressed bytes of c without verifying them. They are
+// valid until the next call.
 func (r *ChunkReader) Segment(ctx context.Context, c *format.Chunk) ([]byte, error) {
 	r.segment = Resize(r.segment, int(c.Place.Length))
 	return r.segment, r.Read(ctx, c.Place.Pack, int64(c.Place.Offset), r.segment)

@@ -1,6 +1,6 @@
 package api
 
-// Routes returns every route as method and path.
+// Routes returns the method and path of every route.
 func Routes() [][2]string {
 	a := &api{}
 	var all [][2]string

@@ -10,11 +10,12 @@ import (
 
 var errMalformed = errors.New("malformed message")
 
-// Encode returns the encoding of the struct that v points to, which Decode
-// reads. The struct may contain bools, integers, strings, slices, and structs,
-// and all its fields are exported. The packages encoding/gob and encoding/json
-// are not used: initializing the first takes longer than building the sandbox's
-// root, and the second changes strings that are not UTF-8.
+// Encode returns a binary encoding of the struct that v points to. Decode is its
+// inverse. All fields of the struct must be exported. Their types may be bools,
+// integers, strings, slices, and structs; Encode panics for any other type. The
+// packages encoding/gob and encoding/json are not used: initializing the first takes
+// longer than building the sandbox's rootfs, and the second changes strings that
+// are not UTF-8.
 func Encode(v any) []byte { return appendValue(nil, reflect.ValueOf(v).Elem()) }
 
 func appendValue(b []byte, v reflect.Value) []byte {
@@ -49,7 +50,8 @@ func appendValue(b []byte, v reflect.Value) []byte {
 }
 
 // Decode decodes data into the struct that v points to. It returns an error if
-// data is truncated or has trailing bytes.
+// data is malformed, is truncated, or has trailing bytes. Byte slices in the struct
+// share the memory of data.
 func Decode(data []byte, v any) error {
 	d := decoder{data}
 	if !d.value(reflect.ValueOf(v).Elem()) || len(d.data) > 0 {
@@ -98,8 +100,8 @@ func (d *decoder) value(v reflect.Value) (ok bool) {
 	panic("agentinit: cannot decode " + v.Type().String())
 }
 
-// list decodes a slice. Each item takes at least one byte, which bounds the
-// allocation for a malformed message.
+// list decodes a slice. Each element is encoded in at least one byte. The allocation
+// for a malformed message is therefore bounded by the size of the message.
 func (d *decoder) list(v reflect.Value) bool {
 	n, ok := d.number(uint64(len(d.data)))
 	if !ok {
@@ -114,6 +116,7 @@ func (d *decoder) list(v reflect.Value) bool {
 	return true
 }
 
+// bytes decodes a length and as many bytes.
 func (d *decoder) bytes() ([]byte, bool) {
 	n, ok := d.number(uint64(len(d.data)))
 	if !ok || n > uint64(len(d.data)) {
@@ -124,10 +127,10 @@ func (d *decoder) bytes() ([]byte, bool) {
 	return b, true
 }
 
-// number decodes an unsigned integer of at most the given value.
-func (d *decoder) number(most uint64) (uint64, bool) {
+// number decodes an unsigned integer. It returns false if the integer exceeds limit.
+func (d *decoder) number(limit uint64) (uint64, bool) {
 	n, size := binary.Uvarint(d.data)
-	if size <= 0 || n > most {
+	if size <= 0 || n > limit {
 		return 0, false
 	}
 	d.data = d.data[size:]

@@ -18,8 +18,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// startInit starts this test binary as agentinit in a new PID namespace, so that it
-// can only signal its own processes.
+// startInit starts this test binary as agentinit. It runs in a new PID namespace, so
+// that it can only signal its own processes. files are inherited as descriptors 3 and
+// following.
 func startInit(t *testing.T, files ...*os.File) *os.Process {
 	t.Helper()
 	requirement.Root(t)
@@ -38,7 +39,8 @@ func startInit(t *testing.T, files ...*os.File) *os.Process {
 	return p
 }
 
-// checkCommand runs one command by init and checks its exit and output.
+// checkCommand runs one command through init and checks its exit and output. It sends
+// options to init unless they are nil.
 func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, options *agentinit.StartOptions) {
 	t.Helper()
 	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})
@@ -74,7 +76,7 @@ func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, options *agen
 	if diff := cmp.Diff("input", out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	s.Close() // ends init
+	s.Close() // init ends when its socket is closed
 	<-s.Gone()
 	if err := s.WaitOutput(t.Context()); err != nil {
 		t.Error(err)
@@ -92,7 +94,8 @@ func TestInitWithInheritedSocket(t *testing.T) {
 	checkCommand(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
 }
 
-// TestInitRefusesEmptyFilter checks that an empty filter is an error.
+// TestInitRefusesEmptyFilter checks that init reports an error if the seccomp filter is
+// empty, and does not run commands without a filter.
 func TestInitRefusesEmptyFilter(t *testing.T) {
 	conn, remote, err := control.NewSocketPair()
 	if err != nil {
@@ -113,7 +116,7 @@ func TestInitRefusesEmptyFilter(t *testing.T) {
 	defer file.Close()
 	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, file)
 	if err == nil || !strings.Contains(err.Error(), "filter") {
-		t.Errorf("an empty filter: %v", err)
+		t.Errorf("error for an empty filter: %v", err)
 	}
 	<-s.Gone()
 }

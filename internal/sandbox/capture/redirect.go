@@ -9,7 +9,7 @@ import (
 )
 
 // The ports of the two sockets on 127.0.0.1. Programs rarely use a fixed port
-// this high, and the kernel assigns none above 60999.
+// this high, and by default the kernel does not assign ports above 60999.
 const (
 	tcpPort = 65233
 	dnsPort = 65253
@@ -19,17 +19,17 @@ const (
 // accepted.
 const backlog = 1024
 
-// Redirect redirects the traffic of the calling thread's network namespace and
-// returns the descriptors of the two sockets. The caller needs CAP_NET_ADMIN in
-// the namespace. It can be called only once per namespace.
+// Redirect redirects the traffic of the calling thread's network namespace to two
+// new sockets and returns their descriptors. The caller needs CAP_NET_ADMIN in the
+// namespace. Redirect can be called only once per namespace.
 func Redirect() (tcp, dns int, err error) {
 	if err := RaiseLoopback(); err != nil {
 		return -1, -1, err
 	}
-	if tcp, err = listenSocket(unix.SOCK_STREAM, tcpPort); err != nil {
+	if tcp, err = boundSocket(unix.SOCK_STREAM, tcpPort); err != nil {
 		return -1, -1, err
 	}
-	if dns, err = listenSocket(unix.SOCK_DGRAM, dnsPort); err != nil {
+	if dns, err = boundSocket(unix.SOCK_DGRAM, dnsPort); err != nil {
 		unix.Close(tcp)
 		return -1, -1, err
 	}
@@ -48,25 +48,27 @@ func Redirect() (tcp, dns int, err error) {
 	return tcp, dns, nil
 }
 
-// RaiseLoopback enables 127.0.0.1 and ::1 in the thread's network namespace.
+// RaiseLoopback enables the loopback interface (127.0.0.1 and ::1) in the calling
+// thread's network namespace.
 func RaiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
+		return fmt.Errorf("enabling the loopback interface: %w", err)
 	}
 	defer unix.Close(fd)
 	req, err := unix.NewIfreq("lo")
 	if err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
+		return fmt.Errorf("enabling the loopback interface: %w", err)
 	}
 	req.SetUint16(unix.IFF_UP)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
+		return fmt.Errorf("enabling the loopback interface: %w", err)
 	}
 	return nil
 }
 
-func listenSocket(kind, port int) (int, error) {
+// boundSocket returns a non-blocking socket that is bound to a port of 127.0.0.1.
+func boundSocket(kind, port int) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, fmt.Errorf("capturing the network: %w", err)

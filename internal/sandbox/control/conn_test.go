@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/control"
 )
 
-// TestProtocolViolationKills checks that a protocol violation of init, which an agent may
-// control, kills the sandbox and does not block the server.
+// TestProtocolViolationKills checks that Listen kills the sandbox and does not block if
+// init violates the protocol. An agent may have taken control of init.
 func TestProtocolViolationKills(t *testing.T) {
 	t.Parallel()
 	for name, op := range map[string]agentinit.Op{"empty twice": agentinit.OpEmpty, "unexpected answers": agentinit.OpStarted, "unknown message": "hello"} {
@@ -34,19 +34,19 @@ func TestProtocolViolationKills(t *testing.T) {
 			}
 			defer read.Close()
 			for range 64 {
-				// The message has a descriptor that must be closed. Sending
-				// fails once the connection is closed.
+				// The receiver must close the descriptor in each message. Sending
+				// fails after the receiver has closed the connection.
 				if err := w.Send(agentinit.Message{Op: op}, int(write.Fd())); err != nil {
 					break
 				}
 			}
-			<-s.Gone() // although the other end is still open
+			<-s.Gone() // is closed although init's end of the socket is still open
 			if !isKilled {
 				t.Error("the sandbox was not killed")
 			}
 			write.Close()
 			if op != agentinit.OpEmpty {
-				return // the first answers are queued with their descriptors
+				return // the queue of answers still holds open descriptors
 			}
 			if n, err := read.Read(make([]byte, 1)); n > 0 || err == nil {
 				t.Errorf("the descriptors were not closed: %v", err)
@@ -55,7 +55,8 @@ func TestProtocolViolationKills(t *testing.T) {
 	}
 }
 
-// TestExpectedMessages checks that the expected messages are handled.
+// TestExpectedMessages checks that one message of each kind is accepted, and that
+// Request receives its answer.
 func TestExpectedMessages(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
@@ -77,8 +78,8 @@ func TestExpectedMessages(t *testing.T) {
 	<-s.Gone()
 }
 
-// TestRequestAfterExit checks that a request after init's exit returns the reason
-// of the exit rather than a closed socket.
+// TestRequestAfterExit checks that the error of a request after init's exit contains
+// the reason of the exit, not only that the socket is closed.
 func TestRequestAfterExit(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
@@ -89,12 +90,12 @@ func TestRequestAfterExit(t *testing.T) {
 	<-s.Gone()
 	_, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "the reason" })
 	if err == nil || !strings.Contains(err.Error(), "the reason") {
-		t.Errorf("error %v, want the reason", err)
+		t.Errorf("error %v, want one that contains 'the reason'", err)
 	}
 }
 
-// TestRequestWithCanceledContext checks that an available answer is not returned if the
-// caller's context has already ended.
+// TestRequestWithCanceledContext checks that Request returns the cause of a canceled
+// context even if an answer is available.
 func TestRequestWithCanceledContext(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the caller's reason")
@@ -115,8 +116,8 @@ func TestRequestWithCanceledContext(t *testing.T) {
 	}
 }
 
-// TestWatchRunsAfterStart checks that Watch, which may kill the command, is
-// not called before Start returns.
+// TestWatchRunsAfterStart checks that Watch, which may kill the command, is not called
+// before init reports that the command was started.
 func TestWatchRunsAfterStart(t *testing.T) {
 	t.Parallel()
 	var isStarted atomic.Bool
@@ -129,7 +130,7 @@ func TestWatchRunsAfterStart(t *testing.T) {
 		t.Fatalf("init receives %q: %v", m.Op, err)
 	}
 	for range 1000 {
-		runtime.Gosched() // lets a Watch that does not wait run
+		runtime.Gosched() // gives a premature Watch time to run
 	}
 	isStarted.Store(true)
 	if err := w.Send(agentinit.Message{Op: agentinit.OpStarted}); err != nil {
@@ -139,7 +140,7 @@ func TestWatchRunsAfterStart(t *testing.T) {
 		t.Error(err)
 	}
 	if !<-watched {
-		t.Error("Watch was called before the start")
+		t.Error("Watch was called before the command was started")
 	}
 	if err := unix.Shutdown(w.Control, unix.SHUT_RDWR); err != nil {
 		t.Error(err)
@@ -147,7 +148,7 @@ func TestWatchRunsAfterStart(t *testing.T) {
 	<-s.Gone()
 }
 
-// fake returns a connection, and its other end to send messages from.
+// fake returns a connection and the init at its other end, which the test controls.
 func fake(t *testing.T, watch func()) (*control.Conn, *agentinit.Init) {
 	t.Helper()
 	conn, remote, err := control.NewSocketPair()
@@ -160,6 +161,6 @@ func fake(t *testing.T, watch func()) (*control.Conn, *agentinit.Init) {
 	}
 	remote.Close()
 	t.Cleanup(func() { unix.Close(fd) })
-	judge := func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }
-	return control.New(conn, control.Config{Owner: -1, Cause: judge, Watch: watch}), &agentinit.Init{Control: fd}
+	cause := func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }
+	return control.New(conn, control.Config{Owner: -1, Cause: cause, Watch: watch}), &agentinit.Init{Control: fd}
 }

@@ -11,8 +11,9 @@ import (
 
 func init() { programsByName["call-32bit"] = call32BitProgram }
 
-// machineAttempts use other modes of the processor. These have other call
-// numbers, which could bypass a filter.
+// machineAttempts returns the attempts that are specific to amd64: privileged
+// processor settings, and system calls in x32 and 32-bit mode. The system calls of
+// these modes have other numbers, which could bypass a filter.
 func machineAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{
@@ -24,8 +25,8 @@ func machineAttempts() []attempt {
 	}
 }
 
-// call32Bit makes a 32-bit call in a child process, which is killed if the
-// kernel does not support such calls.
+// call32Bit makes a 32-bit system call in a child process. If the kernel does not
+// support 32-bit system calls, it kills the child.
 func call32Bit() error {
 	c := exec.Command("/proc/self/exe")
 	c.Args = []string{programName, "call-32bit"}
@@ -39,8 +40,8 @@ func call32Bit() error {
 	return nil
 }
 
-// call32BitProgram creates a mount namespace by the interface of 32-bit
-// programs.
+// call32BitProgram tries to create a mount namespace with a 32-bit system call. It
+// prints "through" on success, otherwise the error.
 func call32BitProgram(g Program, _ []string) error {
 	code := []byte{
 		0x53,                         // push rbx
@@ -57,7 +58,7 @@ func call32BitProgram(g Program, _ []string) error {
 	}
 	copy(page, code)
 	entry := unsafe.Pointer(&page[0])
-	function := unsafe.Pointer(&entry) // a function value points to the address of its code
+	function := unsafe.Pointer(&entry) // a func value is a pointer to a pointer to its code
 	call := *(*func() int)(unsafe.Pointer(&function))
 	answer := "through"
 	if errno := call(); errno < 0 {

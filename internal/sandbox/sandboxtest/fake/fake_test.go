@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// guest runs the suite's programs as functions.
-func guest(ctx context.Context, p *fake.Proc) sandbox.Exit {
+// runTestProgram runs a test program of the suite as a function in this process.
+func runTestProgram(ctx context.Context, p *fake.Proc) sandbox.Exit {
 	code := sandboxtest.RunProgram(sandboxtest.Program{
 		Argv: p.Command.Argv, Env: p.Command.Env, Dir: p.Command.Dir,
 		Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
@@ -40,7 +40,7 @@ func guest(ctx context.Context, p *fake.Proc) sandbox.Exit {
 
 func TestSuite(t *testing.T) {
 	sandboxtest.Run(t, sandboxtest.Harness{New: func(string) (sandbox.Driver, error) {
-		d := fake.New(guest)
+		d := fake.New(runTestProgram)
 		d.OnStart = func(_ context.Context, _ sandbox.Spec, c sandbox.Command) error {
 			if !strings.HasSuffix(c.Argv[0], "stint-testprogram") {
 				return &sandbox.Error{Message: "There is no such program."}
@@ -86,7 +86,7 @@ func TestProc(t *testing.T) {
 		"/workspace": "/ws", "/workspace/x": "/ws/x", "/workspace/data/y": "/data/y", "/home/agent/.z": "/home/.z", "/etc/passwd": "none", "/run/stint/prompt": "/run/prompt",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("paths that the script saw (-want +got):\n%s", diff)
+		t.Errorf("host paths (-want +got):\n%s", diff)
 	}
 	if u, err := b.Usage(t.Context()); err != nil || u.Memory != 42 {
 		t.Errorf("Usage: %+v, %v", u, err)
@@ -110,6 +110,6 @@ func TestHooks(t *testing.T) {
 		t.Errorf("Prepare: %v, want the hook's error", err)
 	}
 	if err := d.Sweep(t.Context()); err != nil || d.Swept() != 1 {
-		t.Errorf("Sweep: %v, counted %d", err, d.Swept())
+		t.Errorf("Sweep: %v, %d sweeps counted, want 1", err, d.Swept())
 	}
 }
