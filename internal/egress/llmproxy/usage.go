@@ -11,11 +11,14 @@ import (
 )
 
 const (
-	maxLine       = 8 << 20  // bytes of an event; longer ones are not parsed
-	maxResponse   = 16 << 20 // bytes of a JSON response; longer ones are not parsed
-	maxModel      = 128      // bytes of a model's name
-	maxTokens     = 1 << 40  // larger numbers are ignored
-	bytesPerToken = 4        // for estimates
+	maxLine     = 8 << 20  // bytes of an event; longer ones are not parsed
+	maxResponse = 16 << 20 // bytes of a JSON response; longer ones are not parsed
+	// maxDecompressed bounds the work for a compressed response, in bytes. Text
+	// after it is not counted.
+	maxDecompressed = 128 << 20
+	maxModel        = 128     // bytes of a model's name
+	maxTokens       = 1 << 40 // larger numbers are ignored
+	bytesPerToken   = 4       // for estimates
 )
 
 // usageMeter extracts the model's name and the token usage from a response that is
@@ -219,6 +222,6 @@ func (g *gunzip) Write(p []byte) (int, error) {
 // finish decompresses the received part of the response and writes it to the meter.
 func (g *gunzip) finish() {
 	if z, err := gzip.NewReader(&g.compressed); err == nil {
-		_, _ = io.Copy(g.meter, z) //nolint:gosec // the meter is bounded
+		_, _ = io.Copy(g.meter, io.LimitReader(z, maxDecompressed))
 	}
 }
