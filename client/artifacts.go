@@ -175,7 +175,12 @@ func (t *FileSets) ReadFilePart(ctx context.Context, id, version, path string, o
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusPartialContent { // the whole file: it is empty, or ranges are not supported
-		if _, err := io.CopyN(io.Discard, res.Body, offset); err != nil {
+		if _, err := io.CopyN(io.Discard, res.Body, offset); errors.Is(err, io.EOF) {
+			return nil, 0, &Error{
+				Status: http.StatusRequestedRangeNotSatisfiable, Type: "invalid_request_error", Code: stint.CodeRangeNotSatisfiable,
+				Message: fmt.Sprintf("The offset %d is beyond the end of '%s'.", offset, path),
+			}
+		} else if err != nil {
 			return nil, 0, fmt.Errorf("read '%s': %w", path, err)
 		}
 		size = res.ContentLength

@@ -214,3 +214,14 @@ func TestDownloadIsOfOneVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestReadFilePartBeyondEnd(t *testing.T) {
+	t.Parallel()
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "whole") }))
+	if part, size, err := c.Volumes.ReadFilePart(t.Context(), "vol_1", "v1_x", "a", 3, 9); err != nil || string(part) != "le" || size != 5 {
+		t.Errorf("got %q, %d, %v", part, size, err)
+	}
+	if _, _, err := c.Volumes.ReadFilePart(t.Context(), "vol_1", "v1_x", "a", 9, 9); !client.IsCode(err, stint.CodeRangeNotSatisfiable) {
+		t.Errorf("error is %v, want the code %s", err, stint.CodeRangeNotSatisfiable)
+	}
+}

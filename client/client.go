@@ -56,7 +56,8 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(o.URL, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("'%s' is not a server address such as http://127.0.0.1:8700", o.URL)
+		host := o.URL[strings.LastIndex(o.URL, "@")+1:] // without a password
+		return nil, fmt.Errorf("'%s' is not a server address such as http://127.0.0.1:8700", host)
 	}
 	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("the server address '%s' must be a scheme, a host and at most a path", base.Redacted())

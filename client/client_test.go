@@ -44,7 +44,7 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 
 func TestNewRefusesInvalidURLs(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "localhost:8700", "ftp://x", "http://", "http://u:p@host", "http://host?x=1", "http://host#a", "://"} {
+	for _, bad := range []string{"", "localhost:8700", "ftp://x", "http://", "http://u:p@host", "http://host?x=1", "http://host#a", "://", "ftp://u:p@host", "http://u:p@ho st"} {
 		if _, err := client.New(client.Options{URL: bad}); err == nil {
 			t.Errorf("New accepted the address %q", bad)
 		} else if strings.Contains(err.Error(), "u:p") {

@@ -23,8 +23,8 @@ type PullOptions struct {
 	DryRun   bool
 	Progress Progress
 	Now      func() time.Time // nil: time.Now
-	// Backoff is half the pause before the first retry; 0 means 200 ms. Each
-	// further pause is twice as long.
+	// Backoff is the pause before the first retry; 0 means 400 ms. Each further
+	// pause is twice as long.
 	Backoff time.Duration
 }
 
@@ -52,7 +52,7 @@ func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullRe
 		o.Progress = noProgress{}
 	}
 	if o.Backoff == 0 {
-		o.Backoff = 200 * time.Millisecond
+		o.Backoff = 400 * time.Millisecond
 	}
 	p := &pull{remote: r, o: &o}
 	if err := p.readTree(ctx); err != nil {
@@ -207,7 +207,7 @@ func (p *pull) retry(ctx context.Context, f func() (progress bool, err error)) e
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(p.o.Backoff << attempt):
+		case <-time.After(p.o.Backoff << (attempt - 1)):
 		}
 	}
 }

@@ -117,8 +117,11 @@ type push struct {
 	found  chan chunkRef // from scan to ask: distinct chunks of the folder
 	wanted chan chunkRef // from ask to the senders: chunks that the server lacks
 	done   PushResult
-	sent   atomic.Int64 // bytes of sent chunks
-	wire   atomic.Int64 // see PushResult.Wire
+	// lastSent is the path of the file with the last missing chunk, to count each
+	// file once. Only askFor uses it.
+	lastSent string
+	sent     atomic.Int64 // bytes of sent chunks
+	wire     atomic.Int64 // see PushResult.Wire
 }
 
 // chunkRef is a chunk with its file and its offset in the file.
@@ -211,14 +214,13 @@ func (p *push) askFor(ctx context.Context, batch []chunkRef) error {
 	for ; len(response) >= len(treewire.Hash{}); response = response[len(treewire.Hash{}):] {
 		missing[treewire.Hash(response)] = true
 	}
-	last := ""
 	for _, r := range batch {
 		if !missing[r.Hash] {
 			p.o.Progress.Done(int64(r.Size))
 			continue
 		}
-		if r.path != last {
-			last = r.path
+		if r.path != p.lastSent {
+			p.lastSent = r.path
 			p.done.Sent.Files++
 		}
 		select {

@@ -275,17 +275,29 @@ func (w *writer) openPart(i *item, part string) (*os.File, error) {
 	}
 	if len(i.Chunks) > 1 {
 		if info, err := w.in.root.Lstat(part); err == nil && info.Mode().IsRegular() {
-			f, err := w.in.root.OpenFile(part, os.O_RDWR, 0)
-			if err != nil {
-				return nil, err
-			}
-			return f, f.Truncate(i.Size)
+			return w.reopenPart(i, part)
 		}
 	}
 	if err := w.clear(part); err != nil {
 		return nil, err
 	}
 	return w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// reopenPart opens the temporary file of an interrupted pull. The file may have its
+// final mode already, which may not permit writing.
+func (w *writer) reopenPart(i *item, part string) (*os.File, error) {
+	if err := w.in.root.Chmod(part, 0o600); err != nil {
+		return nil, err
+	}
+	f, err := w.in.root.OpenFile(part, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(i.Size); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // fill writes the chunks of i and verifies the checksum of the file.
