@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// jsonStyle is a way in which libraries encode JSON strings. Quotation marks,
-// backslashes, and control characters are always escaped.
+// jsonStyle describes how a JSON library escapes strings. Every style escapes
+// quotation marks, backslashes, and control characters.
 type jsonStyle struct {
 	also  string // other characters that are escaped as \uXXXX
 	slash bool   // escape "/" as \/
@@ -37,7 +37,8 @@ var jsonStyles = []jsonStyle{
 	{also: "\"<>&'+`\x7f", ascii: true, upper: true}, // .NET
 }
 
-// appendJSON appends the JSON encodings of s if one of them differs from s.
+// appendJSON appends patterns for the JSON encodings of s, if a style escapes a
+// character of s. The last pattern is for JSON text inside a JSON string.
 func appendJSON(all []pattern, s string) []pattern {
 	if !strings.ContainsFunc(s, isEscaped) {
 		return all
@@ -49,13 +50,13 @@ func appendJSON(all []pattern, s string) []pattern {
 	return append(all, pattern{twice(s), twice, false})
 }
 
-// isEscaped reports whether one of the styles escapes r.
+// isEscaped reports whether at least one style may escape r.
 func isEscaped(r rune) bool {
 	return r < ' ' || r > '~' || strings.IndexByte("\"\\/<>&'+`", byte(r)) >= 0
 }
 
 // escape returns the JSON string of s without quotation marks around it. Bytes
-// that are not UTF-8 are replaced like encoding/json does.
+// that are not valid UTF-8 become \ufffd, as in encoding/json.
 func (j jsonStyle) escape(s string) string {
 	var b strings.Builder
 	b.Grow(2 * len(s))
@@ -93,10 +94,10 @@ func (j jsonStyle) unicode(b *strings.Builder, r rune) {
 	}
 }
 
-// MaskJSON returns v with secrets replaced in all strings and keys, and with a
-// mask in place of numbers that contain one. v is a value that encoding/json can
-// decode or encode; any other value becomes a mask. v is not changed and may be
-// shared with the result.
+// MaskJSON returns v with the secrets in all strings and keys replaced. A number
+// that contains a secret becomes a string. v is a decoded JSON value or a value
+// that encoding/json can encode; for any other value, MaskJSON returns Mask. v is
+// not changed, and the result may share memory with v.
 func (m *Masker) MaskJSON(v any) any {
 	switch v := v.(type) {
 	case nil, bool:
@@ -124,7 +125,8 @@ func (m *Masker) MaskJSON(v any) any {
 	return m.MaskJSON(generic)
 }
 
-// maskMap keeps every member, also if the masked keys of two are equal.
+// maskMap masks keys and values. If keys are equal after masking, it appends
+// numbers to them, so that the result has all members.
 func (m *Masker) maskMap(v map[string]any) map[string]any {
 	masked := make(map[string]any, len(v))
 	for _, key := range slices.Sorted(maps.Keys(v)) {

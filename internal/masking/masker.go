@@ -9,22 +9,22 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Mask replaces a secret.
+// Mask is the text that replaces a secret.
 const Mask = "***"
 
 // Limits of the secrets of a run. They bound the memory of a masker: about
-// 400 bytes for each byte of a token, 1.4 KB for each byte of a key in lines,
-// and 4 KB at worst, for control characters.
+// 400 bytes for each byte of a token, 1.4 KB for each byte of a key of
+// several lines, and at most 4 KB, for control characters.
 const (
 	MaxValues    = 256      // secrets
 	MaxTotalSize = 32 << 10 // bytes of all secrets
 	minLength    = 4        // characters, or bytes for a redactor
-	minLine      = 8        // characters of a line of a longer secret
+	minLine      = 8        // characters of a line that is replaced on its own, in a secret of several lines
 	minBase64    = 8        // bytes for a redactor
 )
 
-// CheckLimits returns an error if there are more or larger secrets than a masker
-// should hold. param is the request member that contains them.
+// CheckLimits returns an error if values has more than MaxValues elements or more
+// than MaxTotalSize bytes. The error names param, the request member with the secrets.
 func CheckLimits(param string, values []string) error {
 	if len(values) > MaxValues {
 		return stint.InvalidParam(param, "There are %d secrets; %d are allowed.", len(values), MaxValues)
@@ -39,10 +39,10 @@ func CheckLimits(param string, values []string) error {
 	return nil
 }
 
-// Masker replaces a set of secrets. It is immutable and safe for concurrent use.
+// Masker replaces the secrets of a set in text. It is immutable and safe for concurrent use.
 type Masker struct {
 	automaton    *automaton // nil if there is nothing to replace
-	replacements []string   // by pattern; nil if all are Mask
+	replacements []string   // replacement of each pattern; nil if all are Mask
 }
 
 // Secret is a value with its replacement.
@@ -95,9 +95,9 @@ func (m *Masker) MaskError(err error) error {
 	return err
 }
 
-// Writer returns a writer that masks what is written to it and passes it on to
-// w, except for an end that may be the beginning of a secret. Close passes on
-// the rest; it does not close w.
+// Writer returns a writer that masks its input and writes the result to w. It
+// retains the end of the input while the end may be the beginning of a secret.
+// Close writes the retained text; it does not close w.
 func (m *Masker) Writer(w io.Writer) io.WriteCloser {
 	return &streamWriter{stream: m.Stream(), w: w}
 }
@@ -128,7 +128,8 @@ func (m *Masker) replacement(s span) string {
 	return m.replacements[s.pattern]
 }
 
-// Format hides the secrets, whatever the verb.
+// Format implements fmt.Formatter. It writes a fixed text for every verb, so that
+// printing a Masker does not reveal its secrets.
 func (m *Masker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("masking.Masker")) }
 
 func hasLength(s string, characters int) bool { return utf8.RuneCountInString(s) >= characters }

@@ -8,9 +8,9 @@ import "io"
 // encoding of a secret. It is not safe for concurrent use.
 type Stream struct {
 	m        *Masker
-	state    int32
-	held     []byte // not returned yet, as it may be a part of a secret
-	spans    []span // of secrets, within held
+	state    int32  // of the automaton, after held
+	held     []byte // text that is not returned yet, because it may be a part of a secret
+	spans    []span // secrets found within held
 	replaced bool   // the last output is a replacement that ends where held begins
 	out      []byte // the result of the last call
 }
@@ -18,8 +18,8 @@ type Stream struct {
 // Stream returns a stream for a new text.
 func (m *Masker) Stream() *Stream { return &Stream{m: m} }
 
-// Write appends p to the text and returns the output that is certain. The result
-// may share memory with p and is valid until the next call.
+// Write appends p to the text and returns the output that further text cannot
+// change. The result may share memory with p and is valid until the next call.
 func (s *Stream) Write(p []byte) []byte {
 	a := s.m.automaton
 	if a == nil || len(p) == 0 {
@@ -41,8 +41,8 @@ func (s *Stream) Write(p []byte) []byte {
 	return s.out
 }
 
-// Flush returns the retained output and begins a new text. It is meant for the
-// end of a text; a secret that is split by an earlier Flush is not found.
+// Flush ends the text and returns the rest of the output. The next Write begins a
+// new text, so a secret that is split by a Flush is not found.
 func (s *Stream) Flush() []byte {
 	if s.m.automaton == nil {
 		return nil
@@ -52,11 +52,12 @@ func (s *Stream) Flush() []byte {
 	return s.out
 }
 
-// emit writes the masked beginning of text to out. No secret that is found later
-// begins before certain. emit returns the length of the text that is processed.
+// emit sets out to the masked beginning of text and returns the length of this
+// beginning. A secret that is found later does not begin before certain.
 //
-// A secret that begins at certain may be a prefix of a longer one. With ***,
-// it is replaced at once, since the longer one has the same replacement.
+// A secret that begins at certain may be the prefix of a longer secret. If every
+// replacement is ***, emit replaces the prefix at once, because the longer secret
+// has the same replacement.
 func (s *Stream) emit(text []byte, certain int) (rest int) {
 	s.out = s.out[:0]
 	last := certain
@@ -93,7 +94,7 @@ func (s *Stream) plain(text []byte) {
 	}
 }
 
-// streamWriter passes the output of a stream on.
+// streamWriter masks its input with a stream and writes the output to w.
 type streamWriter struct {
 	stream *Stream
 	w      io.Writer

@@ -143,8 +143,9 @@ func readFile(ctx context.Context, c call, in readIn) (readOut, error) {
 	return out, nil
 }
 
-// textOf returns a part of a file as text, without an incomplete character at
-// its end. It returns false if the part is not text.
+// textOf returns a part of a file as text. If the file goes on after the part, an
+// incomplete character at the end is removed. textOf returns false if the part is
+// empty, contains a zero byte, or is not UTF-8.
 func textOf(part []byte, goesOn bool) (string, bool) {
 	for cut := 0; goesOn && cut < utf8.UTFMax-1 && !utf8.Valid(part); cut++ {
 		if r, size := utf8.DecodeLastRune(part); r != utf8.RuneError || size != 1 {

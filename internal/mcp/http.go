@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// insideURL is the address of requests inside the process.
+	// insideURL is the base URL of requests that localTransport handles.
 	insideURL = "http://api.stint.internal"
-	// maxInside is the largest response to such a request, in bytes.
+	// maxInside is the maximum size of a response to such a request, in bytes.
 	maxInside = 64 << 20
-	// maxRefusal is the longest error text that is kept, in bytes.
+	// maxRefusal is the number of bytes that answer keeps of an error text.
 	maxRefusal = 1 << 10
 )
 
@@ -37,8 +37,9 @@ func NewHTTP(api http.Handler) *HTTP {
 	server := newServer()
 	return &HTTP{api: api, streams: sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return server },
-		// Each request needs a token, so DNS rebinding is harmless; and behind
-		// a local proxy no host name is local.
+		// The SDK's protection refuses requests to a loopback address that name
+		// another host, such as requests through a local proxy. Each request needs
+		// a token, so DNS rebinding is harmless.
 		&sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true},
 	)}
 }
@@ -65,8 +66,8 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request) error {
 
 const headerRequestID = "X-Request-Id"
 
-// answer is a ResponseWriter that keeps refusals in plain text, so that they
-// can be answered in the form of the API.
+// answer is a ResponseWriter that withholds error responses of the SDK that are
+// not JSON (refusals), so that the API can report them in its own format.
 type answer struct {
 	http.ResponseWriter
 	refused int // status of the refusal; 0 if there is none
@@ -76,7 +77,7 @@ type answer struct {
 // Unwrap gives http.ResponseController access to the wrapped writer.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader writes the status, or keeps it.
+// WriteHeader writes the status, or only records it if the response is a refusal.
 func (a *answer) WriteHeader(status int) {
 	kind, _, _ := mime.ParseMediaType(a.Header().Get("Content-Type"))
 	if status >= http.StatusBadRequest && kind != "application/json" {
@@ -86,7 +87,7 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes p, or keeps it.
+// Write writes p, or keeps it as the text of a refusal.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.refused != 0 {
 		a.text.Write(p[:min(len(p), maxRefusal-a.text.Len())])
@@ -95,6 +96,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
+// refusal returns the recorded refusal as an error, or nil.
 func (a *answer) refusal() error {
 	if a.refused == 0 {
 		return nil
@@ -120,9 +122,10 @@ var (
 	errCutOff   = errors.New("the answer was cut off. Try again; the server's log has the reason")
 )
 
-// RoundTrip returns when the handler has returned. The response is kept in
-// memory, so it must be bounded. A handler aborts a response by a panic, which
-// the API has logged; RoundTrip returns errCutOff.
+// RoundTrip calls the handler and returns its whole response, which it keeps in
+// memory. The error is errTooLarge if the response has more than maxInside bytes,
+// and errCutOff if the handler panics to abort the response. The API has logged
+// the reason of the panic.
 func (t *localTransport) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	defer func() {
 		if recover() != nil {
@@ -148,7 +151,7 @@ func (t *localTransport) RoundTrip(r *http.Request) (_ *http.Response, err error
 	}, nil
 }
 
-// buffer is a ResponseWriter that keeps the response.
+// buffer is a ResponseWriter that keeps the response in memory.
 type buffer struct {
 	header http.Header
 	status int

@@ -27,8 +27,8 @@ type outputOut struct {
 	Status stint.Status `json:"status" jsonschema:"of the run; it writes nothing after its end"`
 }
 
-// position is a position in the output of a run: after bytes bytes of the event
-// that follows seq.
+// position is a position in the output of a run: after event seq and the first
+// bytes bytes of the next event's text.
 type position struct {
 	seq   int64
 	bytes int
@@ -56,7 +56,7 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	if err != nil {
 		return outputOut{}, err
 	}
-	run, err := c.Runs.Get(ctx, in.ID) // before the events: an ended run has all of them
+	run, err := c.Runs.Get(ctx, in.ID) // read before the events: if the run has ended, they are complete
 	if err != nil {
 		return outputOut{}, err
 	}
@@ -76,15 +76,16 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	return outputOut{t.text.String(), t.String(), t.more, run.Status}, nil
 }
 
-// outputPage collects the text of events, up to a number of bytes.
+// outputPage collects the text of events. Its position is the end of this text.
 type outputPage struct {
 	position
 	text strings.Builder
-	room int
-	more bool // there is text after the position
+	room int  // number of bytes that can be added
+	more bool // the event at the position has further text
 }
 
-// add adds an event. full is true if not all of it fits.
+// add adds the text of an event. It reports whether the page is full, so that a
+// part of the text was left out.
 func (t *outputPage) add(e stint.Event) (full bool, err error) {
 	var data stint.OutputData
 	if e.Type == stint.EventOutput {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxWait       = 60 // seconds, for one wait_run
-	progressEvery = 5  // seconds between progress notifications
-	maxNotice     = 200
+	maxWait       = 60  // seconds, for one wait_run
+	progressEvery = 5   // seconds between progress notifications
+	maxNotice     = 200 // bytes of an agent's message in a progress notification
 )
 
 type pageIn struct {
@@ -27,7 +27,7 @@ func (p pageIn) options() *client.PageOptions {
 	return &client.PageOptions{Limit: p.Limit, Cursor: p.Cursor}
 }
 
-// pageOut is the end of a page.
+// pageOut is the part of a result that refers to the next page.
 type pageOut struct {
 	NextCursor string `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
 }
@@ -124,7 +124,7 @@ func listAgents(ctx context.Context, c call, in pageIn) (agentsOut, error) {
 	out := agentsOut{Agents: make([]agentOut, len(page.Data)), pageOut: next(page.Pagination)}
 	for i, a := range page.Data {
 		v, err := c.Agents.Version(ctx, a.ID, a.CurrentVersionID)
-		if client.IsCode(err, stint.CodeResourceNotFound) { // deleted in the meantime
+		if client.IsCode(err, stint.CodeResourceNotFound) { // the agent was deleted after it was listed
 			v, err = &stint.AgentVersion{Definition: json.RawMessage("{}")}, nil
 		}
 		if err != nil {
@@ -151,8 +151,8 @@ func runAgent(ctx context.Context, c call, in runIn) (startedOut, error) {
 	return startedOut{run.ID, run.Status, run.SessionID}, nil
 }
 
-// waitRun waits in one request, or in several if the client wants progress
-// notifications.
+// waitRun waits for the end of a run with one request to the API. If the client
+// wants progress notifications, it makes a request every progressEvery seconds.
 func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	run, err := c.Runs.Get(ctx, in.ID)
 	piece := in.TimeoutSeconds
@@ -175,8 +175,8 @@ func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	return waitedOut{}, err
 }
 
-// progress notifies a client that asked for it of the elapsed time and the
-// agent's last message. Errors are ignored.
+// progress sends a progress notification with the elapsed time, in seconds, and the
+// agent's last message, if the client requested notifications. It ignores errors.
 func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {
@@ -191,7 +191,8 @@ func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 	})
 }
 
-// lastLine returns the agent's last log line, or "".
+// lastLine returns the agent's last log line, or "" if there is none or it cannot
+// be read.
 func (c call) lastLine(ctx context.Context, run string) string {
 	for entry, err := range c.Runs.Logs(ctx, run, client.LogFilter{Type: stint.LogAgent, Descending: true, PageSize: 1}) {
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// properties are the members of an object by name.
+// properties maps the names of an object's members to their schemas.
 type properties map[string]*jsonschema.Schema
 
-// anything lists all JSON types. A schema without a type would be encoded as
-// true, and some clients then refuse all tools.
+// anything lists all JSON types. The empty schema has the same meaning, but it is
+// encoded as true, and some clients then refuse all tools.
 var anything = []string{"object", "array", "string", "number", "boolean", "null"}
 
 // schemaOf returns the JSON Schema of a struct, changed by refine.
@@ -26,9 +26,9 @@ func schemaOf[T any](refine func(properties)) *jsonschema.Schema {
 		reflect.TypeFor[stint.Status]():    {Type: "string", Enum: statuses()},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("mcp: %v", err)) // the types are constant
+		panic(fmt.Sprintf("mcp: %v", err)) // cannot depend on input, because the types are fixed
 	}
-	s.Type, s.Types = "object", nil // also for pointers, which are never null
+	s.Type, s.Types = "object", nil // a pointer type would allow null, but results are never nil
 	if refine != nil {
 		refine(s.Properties)
 	}
@@ -50,10 +50,10 @@ func (p properties) between(name string, least, most int, otherwise int) {
 	p[name].Default = json.RawMessage(fmt.Sprint(otherwise))
 }
 
-// paged limits the page size.
+// paged sets the range and the default of a page's size.
 func paged(p properties) { p.between("limit", 1, stint.MaxLimit, stint.DefaultLimit) }
 
-// readOnly returns the hints of a read-only tool.
+// readOnly returns the annotations of a tool that changes nothing.
 func readOnly(title string) *sdk.ToolAnnotations {
 	no := false
 	return &sdk.ToolAnnotations{Title: title, ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no}

@@ -13,23 +13,23 @@ import (
 
 const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output returns what the agent wrote, and "result" of the run is its final message. A run stores its files as an artifact: name it with artifactName, and read it with list_artifact_files and read_artifact_file. To continue a conversation, pass the run's sessionId to run_agent.`
 
-// Serve implements MCP on a pair of streams, one JSON message per line, until
-// in or ctx ends. All calls use c.
+// Serve implements MCP on a pair of streams, one JSON message per line. It
+// returns when in ends or ctx is cancelled. All tool calls use c.
 func Serve(ctx context.Context, c *client.Client, in io.ReadCloser, out io.WriteCloser) error {
 	ctx = context.WithValue(ctx, callerKey{}, &caller{c, ctx})
 	return newServer().Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
 }
 
-// caller is the client for calls, and the context that ends them.
+// caller contains the client that tool calls use, and the context that cancels them.
 type caller struct {
 	client *client.Client
-	until  context.Context
+	until  context.Context // of the connection
 }
 
 type callerKey struct{}
 
-// newServer returns a server with all tools. The caller is in the context of
-// the connection.
+// newServer returns a server with all tools. The tools find the caller in the
+// context of the connection.
 func newServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: version()}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
@@ -52,8 +52,8 @@ type call struct {
 	request *sdk.CallToolRequest
 }
 
-// add adds a tool. The function's result is the structured answer, and its
-// error is a message for the model.
+// add adds a tool that calls f. The result of f is the tool's structured result,
+// and the error of f becomes a message for the model.
 func add[In, Out any](s *sdk.Server, t *sdk.Tool, input *jsonschema.Schema, f func(context.Context, call, In) (Out, error)) {
 	t.InputSchema, t.OutputSchema = input, schemaOf[Out](nil)
 	sdk.AddTool(s, t, func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {

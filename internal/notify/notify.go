@@ -7,9 +7,9 @@ package notify
 
 // Bus delivers wake-ups from writers to waiters. It is safe for concurrent use.
 type Bus interface {
-	// Publish wakes the subscribers of topic: those of this process before it
-	// returns, those of others soon. It never blocks and never fails; the waiters'
-	// polling makes up for lost wake-ups. Call it after the commit, never inside
+	// Publish wakes the subscribers of topic: those in this process before it
+	// returns, those in other processes soon. It never blocks and never fails,
+	// because waiters also poll. Call it after the commit, never inside
 	// a transaction.
 	Publish(topic string)
 	// Subscribe returns a channel that receives after each Publish of topic.

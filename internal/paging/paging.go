@@ -23,15 +23,16 @@ const MaxPageBytes = 8 << 20
 // Signer signs cursors. *auth.Service implements it.
 type Signer interface {
 	SignCursor(org, list string, position []byte) string
-	// VerifyCursor returns the position, and false if the cursor was not signed
-	// for the list.
+	// VerifyCursor returns the position in cursor. It returns false if cursor was
+	// not signed for the organisation and the list.
 	VerifyCursor(org, list, cursor string) ([]byte, bool)
 }
 
-// ErrCursor is the error of a cursor that does not belong to the list.
+// ErrCursor is returned for a cursor that was not signed for the list.
 var ErrCursor = stint.InvalidParam("cursor", "'cursor' is not a cursor of this list. Send pagination.nextCursor of the previous page with the same filters.")
 
-// ParseLimit parses the number of items of a page, from 1 to stint.MaxLimit.
+// ParseLimit parses the maximum number of items of a page. It returns an error if
+// the number is not from 1 to stint.MaxLimit.
 func ParseLimit(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > stint.MaxLimit || strconv.Itoa(n) != s {
@@ -56,8 +57,7 @@ func (l List) Position(cursor string) ([]byte, error) {
 	return position, nil
 }
 
-// Next returns the pagination of a page that is followed by another one, which
-// begins after position.
+// Next returns the pagination of a page whose next page begins after position.
 func (l List) Next(position []byte) stint.Pagination {
 	cursor := l.Signer.SignCursor(l.Org, l.Name, position)
 	return stint.Pagination{HasMore: true, NextCursor: &cursor}
@@ -69,8 +69,8 @@ func EncodeKey(at stint.Time, id string) []byte {
 	return fmt.Appendf(nil, "%d %s", at.UnixMicro(), id)
 }
 
-// DecodeKey returns the key in a position of EncodeKey. An empty position is the
-// beginning of the list.
+// DecodeKey decodes a result of EncodeKey, or returns ErrCursor. For an empty
+// position, it returns the zero cursor: the beginning of the list.
 func DecodeKey(position []byte) (store.Cursor, error) {
 	if len(position) == 0 {
 		return store.Cursor{}, nil
@@ -83,9 +83,9 @@ func DecodeKey(position []byte) (store.Cursor, error) {
 	return store.Cursor{At: stint.TimeOfMicros(us), ID: id}, nil
 }
 
-// Encode returns the JSON of a page with the items, up to MaxPageBytes. Another page
-// follows if more is set or if not all items were encoded. position returns the
-// position of an item.
+// Encode returns the JSON of a page with the items. It omits the items that follow
+// the one that reaches MaxPageBytes. The page has a cursor for the next page if more
+// is true or items were omitted. position returns the position of an item.
 func Encode[T any](l List, items []T, more bool, position func(*T) []byte) (json.RawMessage, error) {
 	page, encoded := []byte(`{"data":[`), 0
 	for ; encoded < len(items) && len(page) < MaxPageBytes; encoded++ {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Read returns the first limit bytes of a file. It returns an error if the file is not
+// Read returns at most the first limit bytes of a file. It returns an error if the file is not
 // regular, is a symbolic link, or is accessible to other users.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -31,11 +31,11 @@ func Read(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Create durably creates a file. If it exists, Create returns fs.ErrExist. Of several
-// concurrent calls, one succeeds.
+// Create durably creates a file with mode 0600. It returns fs.ErrExist if the file
+// exists. Of several concurrent calls, one succeeds.
 func Create(path string, content []byte) error { return write(path, content, os.Link) }
 
-// Replace atomically and durably replaces a file or creates it.
+// Replace atomically and durably creates or replaces a file. Its mode becomes 0600.
 func Replace(path string, content []byte) error { return write(path, content, os.Rename) }
 
 // TemporaryPattern returns a pattern for filepath.Glob that matches the temporary files of
@@ -44,14 +44,15 @@ func TemporaryPattern(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 }
 
-// write writes a temporary file and calls publish to give it its final name.
+// write writes content to a temporary file and calls publish, which gives the file
+// the name path.
 func write(path string, content []byte, publish func(temporary, path string) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(TemporaryPattern(path))) // mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // a rename removes the name
+		if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // os.Rename has removed the temporary name
 			err = errors.Join(err, removeErr)
 		}
 	}()

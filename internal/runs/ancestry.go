@@ -10,16 +10,18 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// ancestry describes the runs that started one another down to a new run. It is
-// zero for a run that a user creates.
+// ancestry describes the ancestors of a new run: the run whose agent creates it, the
+// run whose agent created that run, and so on. It is zero for a run that a user
+// creates.
 type ancestry struct {
-	parent   *string // the run of the agent that creates the new one
-	depth    int
-	sessions []string // of all ancestors
+	parent   *string  // ID of the run whose agent creates the new run
+	depth    int      // number of ancestors
+	sessions []string // sessions of all ancestors
 }
 
-// checkDepth returns the ancestry of a run that the caller creates. It refuses
-// a run that is too deep, and one that would wait for its own ancestors.
+// checkDepth returns the ancestry of a run that the caller creates. It returns an
+// error if the caller's depth has reached MaxDepth, or if the new run would join the
+// session of an ancestor: it would then wait for the end of this ancestor.
 func (s *Service) checkDepth(ctx context.Context, c auth.Caller, n *stint.NewRun) (ancestry, error) {
 	if c.RunID == "" {
 		return ancestry{}, nil

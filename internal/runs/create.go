@@ -15,8 +15,9 @@ import (
 )
 
 // CreateOptions contains the idempotency key of a creation. If Key is set,
-// Create stores the result of Answer for it in the same transaction. The error
-// is store.ErrKeyInUse if another request has taken over the key since Claimed.
+// Create stores the result of Answer for Key in the transaction that creates the
+// run. Claimed is the time at which the request claimed Key. Create returns
+// store.ErrKeyInUse if another request has taken over Key since then.
 type CreateOptions struct {
 	Key     string
 	Claimed stint.Time
@@ -48,8 +49,8 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 	return created, nil
 }
 
-// storeRun writes the run and, if a worker is idle, claims for it in the same
-// transaction. It notifies workers even if the caller has left.
+// storeRun writes the run. If a worker is idle, storeRun also claims runs for this
+// worker in the same transaction. It notifies workers even if ctx is cancelled.
 func (s *Service) storeRun(ctx context.Context, row store.NewRun) error {
 	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
@@ -72,7 +73,7 @@ func (s *Service) storeRun(ctx context.Context, row store.NewRun) error {
 	return nil
 }
 
-// prepare resolves all names in the request.
+// prepare resolves all names in the request and returns the row to store.
 func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (store.NewRun, error) {
 	above, err := s.checkDepth(ctx, c, n)
 	if err != nil {
@@ -97,8 +98,8 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	return s.row(c, n, from, plan)
 }
 
-// definition returns the definition of a version. It is cached and must not be
-// modified.
+// definition returns the definition of a version. The result is shared by all
+// callers and must not be modified.
 func (s *Service) definition(ctx context.Context, org, agentID, versionID string) (*stint.Definition, error) {
 	if cached, ok := s.definitions.Get(versionID); ok {
 		return cached, nil
@@ -143,7 +144,7 @@ func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *s
 	return p, nil
 }
 
-// row returns the row of a new run.
+// row returns the row of a new run, with its secrets sealed.
 func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definition.Plan) (store.NewRun, error) {
 	raw, err := p.Encode()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package runs creates runs, resolves and freezes what they use, reads them, and
-// cancels them. Package worker executes them.
+// Package runs creates, reads, and cancels runs. The creation of a run freezes its
+// plan: it resolves the versions of everything that the run uses. Package worker
+// executes runs.
 package runs
 
 import (
@@ -24,7 +25,7 @@ type Config struct {
 	Sealer   Sealer
 	IDs      *stint.IDs
 	Now      func() time.Time
-	// MaxDepth is how many runs may start one another below a run that a user
+	// MaxDepth is the maximum number of levels of runs below a run that a user
 	// started. If it is 0, agents cannot start runs.
 	MaxDepth int
 }
@@ -50,9 +51,10 @@ type Store interface {
 
 // Dispatcher is the part of the dispatcher that a Service needs.
 type Dispatcher interface {
-	// TakeIdle returns an idle worker for which the creation of a run may claim
-	// runs. deliver must be called once with the claims. Both are nil if no
-	// worker is idle.
+	// TakeIdle returns the claim request of an idle worker, so that the
+	// transaction that creates a run can claim runs for this worker. The caller
+	// must call deliver once with the claims. Both results are nil if no worker
+	// is idle.
 	TakeIdle() (claimer *store.ClaimRequest, deliver func([]store.Claim))
 	// NotifyCreated wakes the readers of a new run, and workers if no worker has
 	// claimed it.
@@ -81,7 +83,7 @@ func New(c Config) *Service {
 	return &Service{c: c, definitions: lru.New[string, *stint.Definition](maxDefinitions)}
 }
 
-// Get returns a run.
+// Get returns a run of the caller's organisation.
 func (s *Service) Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
 	r, err := store.Lookup(ctx, s.c.Store.Run, stint.PrefixRun, c.OrgID, id)
 	return r.Run, err
@@ -96,8 +98,9 @@ func (s *Service) List(ctx context.Context, c auth.Caller, f store.RunFilter, r 
 	return page, nil
 }
 
-// Cancel cancels a pending or running run. When it returns, every reader sees
-// the run as cancelled; its worker stops it afterwards.
+// Cancel cancels a pending or running run and returns it. For a run that has ended,
+// it returns an error. After Cancel, every reader sees the run as cancelled, but its
+// agent may still execute until the worker stops it.
 func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
 	ctx, done := store.CommitContext(ctx)
 	defer done()
@@ -114,7 +117,7 @@ func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.R
 	return r.Run, nil
 }
 
-// Wait returns the run when it has ended, or its current state after d.
+// Wait waits until the run has ended, at most for d, and returns its current state.
 func (s *Service) Wait(ctx context.Context, c auth.Caller, id string, d time.Duration) (stint.Run, error) {
 	wake, cancel := s.c.Bus.Subscribe(notify.TopicStop(id))
 	defer cancel()

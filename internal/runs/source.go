@@ -9,20 +9,21 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// source is what a run starts from: an agent alone, a session, or a checkpoint.
+// source describes the state that a run starts from: that of a new session, of an
+// existing session, or of a checkpoint.
 type source struct {
 	agent       store.Agent
 	versionID   string
-	sessionID   string // empty: a new session
-	continues   bool   // the run joins the session
-	resumes     bool   // the run starts from a checkpoint
-	parentRunID *string
-	parent      *definition.Plan // of the previous run; nil without one
-	home        string           // digest
-	workspace   string           // digest
+	sessionID   string           // empty for a new session
+	continues   bool             // the run joins the session sessionID
+	resumes     bool             // the run starts from a checkpoint
+	parentRunID *string          // the session's last run, the checkpoint's run, or the run whose agent sent the request
+	parent      *definition.Plan // plan of the previous run; nil if there is none
+	home        string           // digest of the checkpoint's home folder
+	workspace   string           // digest of the checkpoint's workspace
 }
 
-// variables returns those of the previous run, overridden by requested.
+// variables returns the variables of the previous run, overridden by requested.
 func (f *source) variables(requested map[string]string) map[string]string {
 	all := map[string]string{}
 	if f.parent != nil {
@@ -42,7 +43,7 @@ func (f *source) artifactName() string {
 }
 
 // resolveSource resolves the agent, version, session, and checkpoint of a
-// request. It refuses contradictory members.
+// request. It returns an error if members of the request contradict one another.
 func (s *Service) resolveSource(ctx context.Context, org string, n *stint.NewRun) (*source, error) {
 	from := &source{}
 	agentID, err := s.resolveState(ctx, org, n, from)
@@ -64,7 +65,7 @@ func (s *Service) resolveSource(ctx context.Context, org string, n *stint.NewRun
 }
 
 // resolveState resolves checkpointId and sessionId and returns the identifier of
-// their agent. It is empty if the request has neither.
+// their agent. The identifier is empty if the request has neither member.
 func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun, from *source) (agentID string, err error) {
 	if n.SessionID != "" {
 		session, err := store.Lookup(ctx, s.c.Store.Session, stint.PrefixSession, org, n.SessionID)
@@ -101,8 +102,9 @@ func (s *Service) planOf(ctx context.Context, org, runID string) (*definition.Pl
 	return definition.DecodePlan(r.Spec)
 }
 
-// resolveAgent returns the agent of a session or checkpoint (implied), or the
-// one with the requested identifier or name. All must agree.
+// resolveAgent returns the agent that the request refers to by identifier, by name,
+// or by a session or checkpoint, whose agent's identifier is implied. It returns an
+// error if they refer to different agents.
 func (s *Service) resolveAgent(ctx context.Context, org string, n *stint.NewRun, implied string) (store.Agent, error) {
 	state := "sessionId" // the member that implies the agent
 	if n.CheckpointID != "" {
@@ -146,8 +148,8 @@ func (s *Service) resolveAgentVersion(ctx context.Context, org string, a store.A
 	return v.ID, store.PublicError(err, "agent version", requested)
 }
 
-// contradiction returns the error of two parameters that refer to different
-// things.
+// contradiction returns the error for parameters a and b that refer to different
+// objects. noun is the plural name of the objects.
 func contradiction(a, b, noun string) error {
 	return stint.InvalidParam(a, "'%s' and '%s' refer to different %s. Use only one of them, or make them agree.", a, b, noun)
 }

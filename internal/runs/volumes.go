@@ -15,12 +15,12 @@ import (
 // mount is a volume of a run before its version is resolved.
 type mount struct {
 	name, version, path string
-	requested           bool // the request contains the version
+	requested           bool // the version is from the request
 	optional, writable  bool
 }
 
-// resolveVolumes returns the volumes of the definition and of the request, each
-// at the requested version.
+// resolveVolumes returns the volumes of the run with resolved versions. It omits
+// optional volumes that do not exist.
 func (s *Service) resolveVolumes(ctx context.Context, org string, n *stint.NewRun, from *source, p *definition.Plan) ([]definition.Volume, error) {
 	mounts, err := mountsOf(n, from, p)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Service) resolveVolumes(ctx context.Context, org string, n *stint.NewRu
 	return out, nil
 }
 
-// resume returns the version that the checkpoint's run had, unless the request
-// contains another one.
+// resume returns the volume at the version that the checkpoint's run mounted. It
+// returns false if the request names a version, or if there is no such mount.
 func (m mount) resume(from *source) (definition.Volume, bool) {
 	if !from.resumes || m.requested {
 		return definition.Volume{}, false
@@ -59,8 +59,8 @@ func (m mount) resume(from *source) (definition.Volume, bool) {
 	return v, true
 }
 
-// mountsOf returns the volumes of the definition, then those that earlier
-// requests of the session added, then those that the request adds.
+// mountsOf returns the volumes of the definition, then the volumes that requests for
+// previous runs added, then the volumes that this request adds.
 func mountsOf(n *stint.NewRun, from *source, p *definition.Plan) ([]mount, error) {
 	var out []mount
 	seen := map[string]bool{}

@@ -38,8 +38,8 @@ func (b *Bus) Publish(topic string) {
 	}
 }
 
-// PublishAll wakes every subscriber. It is used when an unknown set of wake-ups was
-// lost.
+// PublishAll wakes all subscribers of all topics. It is used after wake-ups of
+// unknown topics were lost.
 func (b *Bus) PublishAll() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -50,8 +50,8 @@ func (b *Bus) PublishAll() {
 	}
 }
 
-// Subscribe registers a waiter. After Close it returns a channel that never
-// receives.
+// Subscribe returns a channel that receives after each Publish of topic, and a
+// function that ends the subscription. After Close, the channel never receives.
 func (b *Bus) Subscribe(topic string) (wake <-chan struct{}, cancel func()) {
 	s := &subscription{wake: make(chan struct{}, 1)}
 	b.mu.Lock()

@@ -73,11 +73,11 @@ func (p *pair) subscribe(t *testing.T, topic string) <-chan struct{} {
 	return wake
 }
 
-// flush publishes on a new topic and waits for the wake-up. All earlier wake-ups
-// have arrived then.
+// flush publishes on new topics and waits for their wake-ups. When it returns, all
+// earlier wake-ups have arrived.
 func (p *pair) flush(t *testing.T) {
 	t.Helper()
-	for i := range 2 { // the first may be sent together with earlier topics, in any order
+	for i := range 2 { // the first topic may be sent together with earlier topics, in any order
 		topic := fmt.Sprintf("flush %d %s", i, t.Name())
 		wake := p.subscribe(t, topic)
 		p.publisher.Publish(topic)
@@ -149,8 +149,9 @@ func coalesces(t *testing.T, p *pair) {
 	}
 }
 
-// lastPublishIsReceived follows the protocol of writers and waiters: change, publish;
-// wake, read. Without the last wake-up the reader would never see the last change.
+// lastPublishIsReceived follows the protocol of the product: a writer changes the
+// state and then publishes; a waiter is woken and then reads the state. If the last
+// wake-up is lost, the waiter never sees the last change.
 func lastPublishIsReceived(t *testing.T, p *pair) {
 	const writers, changes = 4, 500
 	wake := p.subscribe(t, "a")

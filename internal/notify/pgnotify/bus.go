@@ -21,12 +21,13 @@ const (
 	longestPause = 5 * time.Second       // between attempts
 )
 
-// Bus is a notify.Bus over PostgreSQL with two connections.
+// Bus is a notify.Bus over PostgreSQL. It has one connection that receives
+// notifications and one that sends them.
 type Bus struct {
 	config *pgx.ConnConfig
 	logger *slog.Logger
-	id     string      // sender name in payloads, to recognise its own
-	local  *inproc.Bus // the subscribers
+	id     string      // sender in payloads; the bus ignores payloads with its own id
+	local  *inproc.Bus // the subscribers of this process
 	outbox *outbox     // topics to be sent to other processes
 
 	stop    context.CancelFunc
@@ -62,13 +63,15 @@ func New(ctx context.Context, connString string, logger *slog.Logger) (*Bus, err
 	return b, nil
 }
 
-// Publish wakes the subscribers of topic: local ones before it returns, others soon.
+// Publish wakes the subscribers of topic: those in this process before it returns,
+// those in other processes soon.
 func (b *Bus) Publish(topic string) {
 	b.local.Publish(topic)
 	b.outbox.add(topic)
 }
 
-// Subscribe registers a waiter.
+// Subscribe returns a channel that receives after each Publish of topic, and a
+// function that ends the subscription.
 func (b *Bus) Subscribe(topic string) (wake <-chan struct{}, cancel func()) {
 	return b.local.Subscribe(topic)
 }
@@ -107,7 +110,7 @@ func (b *Bus) retry(ctx context.Context, attempt func() error) bool {
 	}
 }
 
-// sleep waits for d. It reports false if ctx ended before.
+// sleep waits for d. It returns false if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -121,16 +124,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// The error is of no use: the socket is closed even if the server is gone.
+	// The error is ignored, because Close always closes the socket.
 	_ = conn.Close(ctx)
-	// After an interrupted call, the connection is closed in the background.
+	// If a call was interrupted, pgx closes the connection in the background.
 	select {
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}
 }
 
-// broken reports whether err is not just the expiry of a wait.
+// broken reports whether conn is unusable. It returns false if err is only the
+// expiry of a wait.
 func broken(conn *pgx.Conn, err error) bool {
 	return conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded)
 }

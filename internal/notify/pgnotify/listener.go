@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	pingInterval = 15 * time.Second // without a notification, until the connection is pinged
-	pingLimit    = 5 * time.Second
+	pingInterval = 15 * time.Second // time without a notification after which the connection is pinged
+	pingLimit    = 5 * time.Second  // maximum time of a ping
 )
 
 // listen opens a connection that receives notifications.
@@ -29,7 +29,8 @@ func (b *Bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// listenLoop wakes local subscribers for other processes until ctx ends.
+// listenLoop wakes local subscribers when other processes publish, until ctx ends.
+// It replaces a lost connection.
 func (b *Bus) listenLoop(ctx context.Context, conn *pgx.Conn) {
 	for {
 		err := b.receive(ctx, conn)
@@ -80,7 +81,7 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 func (b *Bus) deliver(payload string) {
 	sender, topics, err := decode(payload)
 	switch {
-	case sender == b.id: // already woken
+	case sender == b.id: // Publish has woken the subscribers
 	case errors.Is(err, errEverything):
 		b.local.PublishAll()
 	default:

@@ -9,15 +9,15 @@ import (
 // channel is the channel on which all processes of a database listen.
 const channel = "stint"
 
-// Maximum sizes of a payload and of a topic in it, in bytes. The server refuses payloads
-// of 8000 bytes.
+// Maximum sizes of a payload and of an escaped topic, in bytes. PostgreSQL refuses
+// payloads of 8000 or more bytes.
 const (
 	payloadLimit = 7000
 	wordLimit    = 6000
 )
 
-// everything stands for all topics, if there are too many to list. It cannot be
-// confused with a topic, because escape encodes the star.
+// everything is a word that stands for all topics. It differs from every escaped
+// topic, because escape encodes the star.
 const everything = "*"
 
 // errEverything is returned for a payload that stands for all topics.
