@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// ErrNotFound is returned when the organisation has no such row. Use cases
-// convert it to the public error with the requested name.
+// ErrNotFound is returned when the organisation has no such row. Callers convert
+// it to a public error that contains the requested name.
 var ErrNotFound = errors.New("store: not found")
 
 // ErrExists is returned when a unique name is already in use.
@@ -23,15 +23,16 @@ var ErrInUse = errors.New("store: in use")
 // accept work. The same call may succeed later.
 var ErrUnavailable = errors.New("store: database unavailable")
 
-// FencedError is returned when the caller no longer owns the run, because
-// another writer took the slot. Its fields are the current state of the run.
+// FencedError is returned when the caller does not own the run, or another writer
+// has written the journal position that the caller expected to be free. Its fields
+// are the current state of the run: Head is the last position of the journal.
 type FencedError struct {
 	Head   int64
 	Status stint.Status
 	Epoch  int64
 }
 
-// Error returns a message with the state of the run.
+// Error returns a message with status, head, and epoch of the run.
 func (e *FencedError) Error() string {
 	return fmt.Sprintf("store: fenced: run is %s at event %d, epoch %d", e.Status, e.Head, e.Epoch)
 }
@@ -43,14 +44,14 @@ type StateError struct{ Status stint.Status }
 func (e *StateError) Error() string { return "store: run is " + string(e.Status) }
 
 // ConflictError is returned when the head of an artifact or volume is not the
-// expected version.
+// expected version. Head is the ID of the current head, or "" if there is none.
 type ConflictError struct{ Head string }
 
 // Error returns a message with the head.
 func (e *ConflictError) Error() string { return "store: head is " + e.Head }
 
-// Store is the database port. It is safe for concurrent use. Every method
-// returns when ctx ends; a write may or may not have happened then.
+// Store is the database port. It is safe for concurrent use. If ctx ends, a method
+// returns soon with an error; a write may nevertheless have been committed.
 type Store interface {
 	Access
 	Agents
@@ -64,21 +65,22 @@ type Store interface {
 
 	// Ping checks that the database answers a read and accepts a write.
 	Ping(ctx context.Context) error
-	// Now returns the database's clock, the only clock that leases depend on.
+	// Now returns the time of the database's clock, the only clock by which leases
+	// expire.
 	Now(ctx context.Context) (time.Time, error)
 	// Close waits for writes in progress and closes the database. It is
 	// idempotent.
 	Close() error
 }
 
-// Cursor is a keyset cursor of a list, which is sorted newest first: items that
-// sort after (At, ID). The zero value is the beginning.
+// Cursor is a position in a list that is sorted newest first: the creation time
+// and ID of the last item of a page. The zero value is the beginning of the list.
 type Cursor struct {
 	At stint.Time
 	ID string
 }
 
-// Range requests a page: up to Limit items after After.
+// Range selects a page of a list: at most Limit items that follow After.
 type Range struct {
 	After Cursor
 	Limit int

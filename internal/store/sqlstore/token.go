@@ -9,7 +9,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// EnsureMember finds or creates an organisation, a user, and the membership.
+// EnsureMember returns the membership of user m.UserName in organisation
+// m.OrgName. It creates missing rows from m; an existing membership keeps its
+// identifiers and role.
 func (s *Store) EnsureMember(ctx context.Context, m store.Member) (store.Member, error) {
 	return change(ctx, s, "ensuring a member", func(ctx context.Context, q Querier) (store.Member, error) {
 		at := micros(m.CreatedAt)
@@ -45,7 +47,8 @@ func scanToken(r Row) (t store.Token, err error) {
 		&t.Hash, &t.OrgID, &t.OrgName, &t.UserID, &t.UserName, &t.Role, timeOr{&t.RevokedAt})
 }
 
-// CreateToken stores a token. If its hash or ID is in use, the error is ErrExists.
+// CreateToken stores a token. If its hash or ID is in use, the error is
+// store.ErrExists.
 func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
 	return s.writeOne(ctx, "creating a token", store.ErrExists, `insert into tokens
 			(id, org_id, user_id, name, prefix, scopes, hash, created_at, expires_at, last_used_at, revoked_at)
@@ -54,24 +57,28 @@ func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
 		micros(t.CreatedAt), micros(t.ExpiresAt), microsOrNil(t.LastUsedAt), microsOrNil(t.RevokedAt))
 }
 
-// TokenByHash returns a token, even if it was revoked or has expired.
+// TokenByHash returns the token with the given hash, even if it was revoked or
+// has expired. For an unknown hash, the error is store.ErrNotFound.
 func (s *Store) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
 	return get(ctx, s, "finding a token", scanToken, selectTokens+` where t.hash = $1`, hash)
 }
 
-// Token returns a token that is not revoked.
+// Token returns an organisation's token by ID. If the ID is unknown or the token
+// was revoked, the error is store.ErrNotFound.
 func (s *Store) Token(ctx context.Context, org, id string) (store.Token, error) {
 	return get(ctx, s, "reading a token", scanToken, selectTokens+` where t.id = $1 and t.org_id = $2 and t.revoked_at is null`, id, org)
 }
 
-// Tokens returns the tokens that are not revoked.
+// Tokens returns a page of an organisation's tokens that are not revoked, newest
+// first.
 func (s *Store) Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error) {
 	page := newQuery(`select * from tokens`).and("org_id = ?", org).and("revoked_at is null").page(r)
 	return list(ctx, s, "listing tokens", scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
 		` order by t.created_at desc, t.id desc`, page.args...)
 }
 
-// TouchTokens records when tokens were last used.
+// TouchTokens records, by token ID, when tokens were last used. It ignores times
+// before the recorded ones.
 func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) error {
 	if len(used) == 0 {
 		return nil
@@ -87,7 +94,8 @@ func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) err
 	})
 }
 
-// RevokeToken revokes a token.
+// RevokeToken revokes an organisation's token. If the ID is unknown or the token
+// was already revoked, the error is store.ErrNotFound.
 func (s *Store) RevokeToken(ctx context.Context, org, id string, at stint.Time) error {
 	return s.writeOne(ctx, "revoking a token", store.ErrNotFound, `update tokens set revoked_at = $3
 		where id = $1 and org_id = $2 and revoked_at is null`, id, org, micros(at))

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// micros returns a time as it is stored: in microseconds, truncated to
-// milliseconds.
+// micros returns the column value of a time: Unix time in microseconds,
+// truncated to whole milliseconds.
 func micros(t stint.Time) int64 { return stint.TimeOf(t.Time).UnixMicro() }
 
 func microsOrNil(t *stint.Time) any {
@@ -36,7 +36,7 @@ func bit(b bool) int {
 	return 0
 }
 
-// raw returns the column value of JSON; nil is null.
+// raw returns the column value of JSON: its text, or null if j is nil.
 func raw(j json.RawMessage) any {
 	if j == nil {
 		return nil
@@ -44,7 +44,8 @@ func raw(j json.RawMessage) any {
 	return string(j)
 }
 
-// asJSON encodes v as the column value; a nil map or slice is null.
+// asJSON returns the column value of a map or slice: its JSON text, or null if v
+// is nil.
 func asJSON(v any) any {
 	if reflect.ValueOf(v).IsNil() {
 		return nil
@@ -56,9 +57,10 @@ func asJSON(v any) any {
 	return string(text)
 }
 
-// escape converts any text for a column. PostgreSQL refuses U+0000 and invalid
-// UTF-8, but users and agents write both. U+0000 becomes \x01 0, \x01 becomes
-// \x01 1, and invalid bytes become U+FFFD, as in JSON.
+// escape converts a text so that a column can store it: PostgreSQL refuses U+0000
+// and invalid UTF-8, but users and agents write both. U+0000 becomes \x01 and the
+// digit 0, \x01 becomes \x01 and the digit 1, and invalid bytes become U+FFFD, as
+// in JSON.
 func escape(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsAny(s, "\x00\x01") {
@@ -72,7 +74,8 @@ var (
 	unescaper = strings.NewReplacer("\x010", "\x00", "\x011", "\x01")
 )
 
-// clean escapes the texts among the arguments of a statement.
+// clean returns the arguments of a statement with strings escaped. It does not
+// modify args.
 func clean(args []any) []any {
 	for i, a := range args {
 		text, ok := a.(string)

@@ -107,7 +107,8 @@ func (w *world) member(org, user, role string) store.Member {
 	}
 }
 
-// token stores a token of the tenant's user.
+// token stores and returns a token of the tenant's user. If change is not nil, it
+// modifies the token first.
 func (o *tenant) token(name string, change func(*store.Token)) store.Token {
 	o.w.Helper()
 	at := o.w.now()

@@ -14,7 +14,7 @@ var appendCases = []testCase{
 	{"Append stores the events at the next slots", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one", "two")
-		b.Events[0].Seq = 77 // set by the store
+		b.Events[0].Seq = 77 // ignored, because the store assigns positions
 		at := w.append(c.Position, b)
 		third := w.batch("three")
 		w.append(at, third)
@@ -252,7 +252,8 @@ var appendCases = []testCase{
 	}},
 }
 
-// ignoreFenced returns nil for a *FencedError, which a race may cause.
+// ignoreFenced returns nil if err is a *FencedError, which the loser of a race
+// receives, and err otherwise.
 func ignoreFenced(err error) error {
 	if _, ok := errors.AsType[*store.FencedError](err); ok {
 		return nil
@@ -273,7 +274,7 @@ func (w *world) logBatch(messages ...string) store.Batch {
 	return b
 }
 
-// messages returns the messages of the side log.
+// messages returns the messages of a run's log entries, which are not events.
 func (w *world) messages(run string) []string {
 	w.Helper()
 	sources, err := w.s.LogSources(w.ctx, run, store.LogPosition{}, false, 1000)

@@ -14,7 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// equal compares JSON by value and treats nil and empty as equal.
+// equal configures cmp to compare JSON by value and to treat a nil slice or map as
+// equal to an empty one.
 var equal = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.FilterValues(func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 }, cmp.Transformer("json", func(raw json.RawMessage) any {
@@ -63,7 +64,8 @@ func (w *world) wantState(err error, want stint.Status, doing string) {
 	w.diff(doing+": status", want, state.Status)
 }
 
-// concurrently calls f(0) … f(n-1) concurrently and fails on the first error.
+// concurrently calls f(0) … f(n-1) concurrently and waits for all calls. If a call
+// returned an error, the test fails.
 func (w *world) concurrently(n int, f func(i int) error) {
 	w.Helper()
 	var wg sync.WaitGroup
@@ -84,7 +86,8 @@ func (w *world) concurrently(n int, f func(i int) error) {
 	}
 }
 
-// eventually waits up to a minute until ask returns true.
+// eventually calls ask repeatedly until it returns true. After a minute, the test
+// fails.
 func (w *world) eventually(what string, ask func() bool) {
 	w.Helper()
 	limit := time.After(time.Minute)
@@ -108,8 +111,8 @@ func data[T any](w *world, e stint.Event) T {
 	return v
 }
 
-// kinds returns the types of the events from the given number on. For status events
-// it returns the status.
+// kinds returns the types of the events at position from and after it. In place of
+// the type of a status event, it returns the status.
 func (w *world) kinds(events []stint.Event, from int64) []string {
 	w.Helper()
 	var out []string
@@ -155,7 +158,8 @@ func (o *tenant) checkRun(id string) store.Run {
 	return run
 }
 
-// checkJournal checks a journal and returns the status that follows from it.
+// checkJournal checks the journal of a run and returns the status of its last status
+// event.
 func (w *world) checkJournal(id string, events []stint.Event) stint.Status {
 	w.Helper()
 	if len(events) == 0 {
@@ -187,7 +191,7 @@ func (w *world) checkJournal(id string, events []stint.Event) stint.Status {
 	return status
 }
 
-// checkEnd compares the terminal event with the row.
+// checkEnd compares a run's terminal event with its row.
 func (w *world) checkEnd(e stint.Event, run store.Run) {
 	w.Helper()
 	if run.CompletedAt == nil || run.ExecutionTimeMs == nil {

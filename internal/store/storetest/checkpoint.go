@@ -70,7 +70,7 @@ var addCheckpointCases = []testCase{
 			w.diff("checkpoint of the run", &chk.ID, got.CheckpointID)
 			w.diff("checkpoint of the session", new("chk_"+want.Run.ID), w.home.session(session).CheckpointID)
 		}
-		late(second, second) // the third has none yet
+		late(second, second) // the third run has no checkpoint yet
 		w.finish(third.Position, w.outcome(stint.Completed, w.home.checkpoint(third.Run)))
 		late(first, third)
 		fourth := w.home.start(inSession(session))
@@ -124,14 +124,15 @@ var addCheckpointCases = []testCase{
 	}},
 }
 
-// saved returns the saved state of a run: a version whose content depends on word,
-// and a checkpoint.
+// saved returns arguments for AddCheckpoint: an artifact version with content that
+// depends on word, and a checkpoint of r.
 func (o *tenant) saved(r store.Run, artifact, word string) (store.RunVersion, store.Checkpoint) {
 	out := o.w.outcome(stint.Cancelled, o.withVersion(artifact, word), o.checkpoint(r))
 	return *out.Version, *out.Checkpoint
 }
 
-// fencedCheckpoint checks that AddCheckpoint is fenced and stores nothing.
+// fencedCheckpoint checks that AddCheckpoint at the position of c returns a
+// *FencedError and stores nothing. what describes the run.
 func (w *world) fencedCheckpoint(c store.Claim, what string) {
 	w.Helper()
 	v, chk := w.home.saved(c.Run, "never", "x")

@@ -63,7 +63,8 @@ var claimCases = []testCase{
 				}
 			}
 		})
-		// A worker may find nothing while others hold the remaining counters.
+		// A Claim may return nothing while other claims lock the organisation's
+		// counters, so some runs may still be pending.
 		for _, c := range w.claim(workers[0], 1000) {
 			owner[c.Run.ID] = workers[0]
 		}
@@ -116,7 +117,7 @@ var claimCases = []testCase{
 	}},
 }
 
-// claimsNothing checks that Claim returns no runs or ErrLeaseLost.
+// claimsNothing checks that Claim returns no run; it may return ErrLeaseLost.
 func (w *world) claimsNothing(worker string) {
 	w.Helper()
 	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})

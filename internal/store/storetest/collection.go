@@ -252,7 +252,7 @@ func (o *tenant) collect() int64 {
 	return epoch
 }
 
-// live returns the distinct live digests in order.
+// live returns the organisation's live digests, sorted and without duplicates.
 func (o *tenant) live() []string {
 	o.w.Helper()
 	var list []string

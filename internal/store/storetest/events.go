@@ -41,9 +41,9 @@ var eventCases = []testCase{
 		at, after := c.Position, c.Position.After
 		const batches, each = 12, 40 << 10
 		for i := range batches {
-			text := incompressible(int64(i), each/2) // not compressible
+			text := incompressible(int64(i), each/2)
 			if i%3 == 2 {
-				text = strings.Repeat("x", each/2) // compressible data counts with its decoded size
+				text = strings.Repeat("x", each/2) // compressible data counts with its uncompressed size
 			}
 			at = w.append(at, w.batch(text, text))
 		}
@@ -147,7 +147,8 @@ func numbers(events []stint.Event) []int64 {
 	return out
 }
 
-// follow reads until the terminal event. It fails if numbers have a gap.
+// follow reads pages of events until the terminal event. If the events' positions have
+// a gap, it returns an error.
 func (w *world) follow(run string, limit int) error {
 	for after := int64(0); ; {
 		events, err := w.s.Events(w.ctx, run, after, limit)
@@ -181,7 +182,7 @@ func (w *world) headNotBefore(run string, seen int64) error {
 type end struct {
 	name   string
 	status stint.Status
-	tail   []string // last events of the journal
+	tail   []string // kinds of the last events of the journal
 	do     func(w *world, c store.Claim)
 }
 

@@ -119,8 +119,9 @@ func (w *world) claimLimited(perOrg, perAgent, limit int) []store.Claim {
 	return claims
 }
 
-// limitsHold checks limits with the number of runs that clients hold, which is never
-// more than the number that the store counts.
+// limitsHold checks limits while workers claim and finish runs. It counts the runs
+// that workers hold: a worker counts a run after Claim and until Finish, so its count
+// never exceeds the number of running runs in the store.
 func limitsHold(w *world) {
 	const perOrg, perAgent = 5, 3
 	reviewer := w.home.newAgent("reviewer")
@@ -145,7 +146,8 @@ func limitsHold(w *world) {
 	}
 }
 
-// runCounter counts held runs by organisation and agent.
+// runCounter counts the runs that workers hold, by ID of the organisation and by ID of
+// the agent.
 type runCounter struct {
 	mu        sync.Mutex // guards the fields below
 	now, peak map[string]int
@@ -156,7 +158,8 @@ func newRunCounter() *runCounter {
 	return &runCounter{peak: make(map[string]int), now: make(map[string]int)}
 }
 
-// drain starts n workers that claim and finish runs until all have ended.
+// drain starts n workers, which claim and finish runs until the number of ended runs is
+// all.
 func (c *runCounter) drain(w *world, all, n int, request func(i int) store.ClaimRequest) {
 	w.Helper()
 	w.concurrently(n, func(i int) error {

@@ -132,8 +132,8 @@ func (o *tenant) beginRequest(key, fingerprint string, now stint.Time) (*store.A
 	return o.w.s.BeginRequest(o.w.ctx, o.org, key, []byte(digest(fingerprint)), now, later(now, -staleAfter), later(now, keptFor))
 }
 
-// begin calls BeginRequest and checks the answer; nil means that the key is claimed.
-// It returns the time of the claim.
+// begin calls BeginRequest and checks that it returns the stored answer want, or claims
+// the key if want is nil. It returns now, the time of the claim.
 func (o *tenant) begin(key, fingerprint string, now stint.Time, want *store.Answer) stint.Time {
 	o.w.Helper()
 	got, err := o.beginRequest(key, fingerprint, now)

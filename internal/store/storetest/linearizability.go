@@ -42,14 +42,14 @@ func Linearizable(t *testing.T, h Harness) {
 type workload struct {
 	w          *world
 	s          store.Store // w.s, or a faulty wrapper of it
-	pauseOneIn int         // one in so many claims is paused until its lease is lost
+	pauseOneIn int         // on average, one in pauseOneIn workers pauses until its lease has ended
 	runs       []string
 	start      time.Time
 
 	mu    sync.Mutex // guards the fields below
 	ops   []porcupine.Operation
-	alive map[string]store.Position // the claim of each worker
-	taken map[string]chan struct{}  // by run; closed at its next claim
+	alive map[string]store.Position // by worker ID; the claims that endOne selects from
+	taken map[string]chan struct{}  // by run ID; closed at the next claim of the run
 	err   error
 }
 
@@ -146,10 +146,10 @@ func (s *workload) record(client int, began int64, c call, a answer) {
 	s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: c, Call: began, Output: a, Return: ended})
 }
 
-// worker claims a run with the idle incarnation or a new one, and works on it until
-// it finishes, crashes, or is fenced. It returns the incarnation if that is still
-// idle. An incarnation claims at most one run, so that the end of its lease affects
-// only one.
+// worker claims a run and works on it until the worker finishes, crashes, or is
+// fenced. It claims with the worker ID idle, or registers a new one if idle is empty.
+// If no run was claimed, it returns the ID for the next call. A worker ID claims at
+// most one run, so that the end of its lease affects only that run.
 func (s *workload) worker(ctx context.Context, client int, r *rand.Rand, idle string) (string, error) {
 	if idle == "" {
 		idle = s.w.ids.New(stint.PrefixWorker)
@@ -189,9 +189,9 @@ func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string
 		at = next
 	}
 	switch r.IntN(10) {
-	case 0: // a crash that is not detected yet
+	case 0: // the worker crashes, but its lease continues
 		return nil
-	case 1, 2: // a detected crash
+	case 1, 2: // the worker crashes and its lease ends
 		return s.endWorker(client, id, at)
 	}
 	return s.finish(client, r, at)
@@ -207,7 +207,7 @@ func (s *workload) pauseLosingLease(ctx context.Context, client int, id string, 
 	defer limit.Stop()
 	select {
 	case <-taken:
-	case <-limit.C: // the run has ended, or no worker is free
+	case <-limit.C: // the run has ended, or all other workers are busy
 	case <-ctx.Done():
 	}
 	return nil
@@ -259,8 +259,8 @@ func (s *workload) finish(client int, r *rand.Rand, at store.Position) error {
 	return err
 }
 
-// send repeats a call until it has a result, and records each attempt. A result is
-// lost if the call was interrupted, or at random.
+// send repeats a call until it receives a result, and records each attempt. The
+// result of an attempt is lost if its context ended during the call, or at random.
 func (s *workload) send(client int, r *rand.Rand, c call, do func(context.Context) (answer, error)) (fenced bool, err error) {
 	for {
 		ctx, cancel := lossy(s.w.ctx, r)
@@ -322,7 +322,7 @@ func (s *workload) cancel(client int, run string) error {
 	return nil
 }
 
-// endOne ends the lease of a random worker, which continues.
+// endOne ends the lease of a random worker. The worker does not notice and continues.
 func (s *workload) endOne(client int) error {
 	s.mu.Lock()
 	for id, at := range s.alive {

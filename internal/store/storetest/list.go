@@ -19,8 +19,9 @@ var listCases = []testCase{
 // list is a list method of the port with functions that add items and read pages.
 type list struct {
 	name string
-	// open prepares a new, empty list. add stores an item with the given time;
-	// page returns the cursors of a page.
+	// open prepares the list in an organisation and returns two functions: add stores
+	// an item with the given creation time, and page returns the cursors of the items
+	// on a page.
 	open func(o *tenant) (add func(at stint.Time) error, page func(store.Range) ([]store.Cursor, error))
 }
 
@@ -112,7 +113,8 @@ func positions[T any](read func(store.Range) ([]T, error), at func(T) store.Curs
 	}
 }
 
-// walk reads all pages. It calls between before each but the first.
+// walk reads all pages of at most limit items and returns the cursors of all items.
+// It calls between before each page except the first.
 func (w *world) walk(page func(store.Range) ([]store.Cursor, error), limit int, between func()) []store.Cursor {
 	w.Helper()
 	var all []store.Cursor
@@ -184,8 +186,9 @@ func newestFirst(w *world) {
 	})
 }
 
-// randomPaging adds items with random, possibly equal times between the pages of a
-// walk. The walk returns each item that existed at its start exactly once.
+// randomPaging reads all pages of a list, and adds items with random, possibly equal
+// times between the pages. It checks that each item that existed before the first page
+// is returned exactly once.
 func randomPaging(w *world) {
 	names := 0
 	rapid.Check(w.real, func(t *rapid.T) {

@@ -188,7 +188,8 @@ var logCases = []testCase{
 	}},
 }
 
-// mixedLog creates a run with batches of several sizes and many equal times.
+// mixedLog creates a run that has ended, with events and log entries in batches of
+// several sizes and with many equal times. It returns the run's ID.
 func (o *tenant) mixedLog() string {
 	w := o.w
 	w.Helper()
@@ -213,7 +214,8 @@ func (o *tenant) mixedLog() string {
 	return c.Run.ID
 }
 
-// readLog reads both sequences to the end and checks the size of pages.
+// readLog reads all events and log entries of a run in pages, and checks the size of
+// the pages.
 func (w *world) readLog(run string, desc bool, limit int) store.LogSources {
 	w.Helper()
 	var all store.LogSources
@@ -235,7 +237,8 @@ func (w *world) readLog(run string, desc bool, limit int) store.LogSources {
 	}
 }
 
-// pageFull checks that a sequence shorter than the limit has ended.
+// pageFull checks that no events follow end if the page has fewer events than limit,
+// and the same for entries. end is the position of the page's last items.
 func (w *world) pageFull(run string, page store.LogSources, end store.LogPosition, desc bool, limit int) {
 	w.Helper()
 	if len(page.Events) >= limit && len(page.Entries) >= limit {

@@ -31,7 +31,7 @@ var mountCases = []testCase{
 		c := w.home.start(m.mount)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
 		w.cancel(w.home.org, c.Run.ID)
-		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1})) // the head
+		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1})) // only the head is removed
 		_, chk := w.home.saved(c.Run, "out", "x")
 		chk.ArtifactName, chk.Volumes = nil, c.Run.Volumes
 		_, err := w.s.AddCheckpoint(w.ctx, c.Position, nil, chk)
@@ -65,7 +65,7 @@ var mountCases = []testCase{
 		m, held := w.home.cancelledAfterTTL("held", true)
 		w.reap()
 		w.home.wantInUse(m, "a run in the worker's holds")
-		w.renew(held.Run.WorkerID) // the worker may not have received the claim yet: it is younger than the ttl
+		w.renew(held.Run.WorkerID) // the claim is younger than this ttl of an hour, so the worker may not have received it yet
 		w.reap()
 		w.home.wantInUse(m, "a recently claimed run")
 		m, _ = w.home.cancelledAfterTTL("gone", false)
@@ -91,7 +91,7 @@ var mountCases = []testCase{
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
-		w.diff("removed", int64(1), w.home.prune(store.Retention{})) // the head
+		w.diff("removed", int64(1), w.home.prune(store.Retention{})) // only the head is removed
 		o := w.outcome(stint.Completed, w.home.checkpoint(c.Run))
 		o.Checkpoint.Volumes = c.Run.Volumes
 		w.finish(c.Position, o)
@@ -99,7 +99,7 @@ var mountCases = []testCase{
 		w.diff("version", m.old, w.home.treeVersion(m.tree.ID, m.old.ID, 0))
 		again := w.home.create(m.mount) // mounts a version that only the checkpoint references
 		w.home.fileSet(stint.Volumes, "data")
-		w.home.create(m.mount) // even if another volume has the name
+		w.home.create(m.mount) // succeeds although another volume has the same name
 		w.cancel(w.home.org, again.ID)
 		w.diff("removed after that", int64(0), w.home.prune(store.Retention{}))
 	}},
@@ -153,7 +153,8 @@ var mountCases = []testCase{
 	}},
 }
 
-// mountable is a volume with an older version, and an option of a run that mounts it.
+// mountable is a volume with two versions. old is the first version, and mount is an
+// option of newRun that mounts old.
 type mountable struct {
 	tree  store.FileSet
 	old   store.FileSetVersion
@@ -173,13 +174,15 @@ func mounts(name, version string) func(*store.NewRun) {
 	return func(n *store.NewRun) { n.Volumes = map[string]string{name: version} }
 }
 
-// mounting creates a volume and returns an option of a run that mounts it.
+// mounting creates a volume and returns an option of newRun that mounts its first
+// version.
 func (o *tenant) mounting(name string) func(*store.NewRun) {
 	o.w.Helper()
 	return o.mounted(name).mount
 }
 
-// wantInUse checks that the version cannot be removed.
+// wantInUse checks that neither DeleteVersion nor PruneVersions removes m.old. what
+// describes the run or checkpoint that references it.
 func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.Helper()
 	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of the version mounted by "+what)
@@ -187,8 +190,9 @@ func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
 }
 
-// cancelledAfterTTL returns a cancelled run whose worker, which still has a lease,
-// claimed it longer than the ttl before its last Renew.
+// cancelledAfterTTL returns a volume and a cancelled run that mounts it. The worker of
+// the run has a lease and renewed it with a ttl shorter than the age of the claim.
+// holds is true if the worker still reports the run in Renew.
 func (o *tenant) cancelledAfterTTL(name string, holds bool) (m mountable, c store.Claim) {
 	const ttl = 200 * time.Millisecond
 	o.w.Helper()
@@ -220,7 +224,7 @@ func (w *world) reap() {
 	w.diff("lost", 0, len(lost))
 }
 
-// ignoring returns err, or nil if it is the expected error.
+// ignoring returns nil if err is the expected error, and err otherwise.
 func ignoring(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// mutants are wrappers that each break one rule of the protocol.
+// mutants lists wrappers of a store. Each breaks one rule of the protocol.
 var mutants = []struct {
 	name string
 	of   func(store.Store) store.Store
@@ -34,7 +34,7 @@ func Mutants(t *testing.T, h Harness) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			// At least three rounds, even on a slow machine; it may need many.
+			// Detection may need many rounds. At least three run, even on a slow machine.
 			limit := time.Now().Add(2 * time.Minute)
 			for round := 0; round < 3 || time.Now().Before(limit); round++ {
 				if isDetected(t, h, m.of) || t.Failed() {
@@ -46,8 +46,8 @@ func Mutants(t *testing.T, h Harness) {
 	}
 }
 
-// isDetected runs a workload on a faulty store and reports whether its history is
-// illegal.
+// isDetected runs a workload on a faulty store and reports whether the check finds an
+// illegal history.
 func isDetected(t *testing.T, h Harness, broken func(store.Store) store.Store) (illegal bool) {
 	t.Helper()
 	t.Run("round", func(t *testing.T) {
@@ -140,7 +140,7 @@ func (m falseCancel) Cancel(ctx context.Context, org, id string, at stint.Time) 
 	return r, err
 }
 
-// staleHead returns every second result of Head from a cache.
+// staleHead answers every second call of Head for a run from a cache.
 type staleHead struct {
 	store.Store
 	seen sync.Map // by run; holds headStatus

@@ -17,7 +17,7 @@ type call struct {
 	op           string
 	run          string
 	epoch, after int64
-	n            int64 // events of an append
+	n            int64 // number of events of an append
 	token        string
 	status       stint.Status // of a finish
 }
@@ -59,7 +59,7 @@ var protocol = porcupine.Model{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// owns reports whether a call with that position may change the run.
+// owns reports whether the epoch and position of c allow it to change the run.
 func (m runState) owns(c call) bool {
 	return m.status == stint.Running && m.epoch == c.epoch && m.head == c.after && !m.leaseEnded
 }
@@ -110,9 +110,11 @@ func (m runState) step(c call, a answer) (bool, runState) {
 	return false, m
 }
 
-// decide returns whether the result of a call with a position is correct, and the
-// next state. The call changes the run if it owns it, succeeds if its token is already
-// stored, and is fenced otherwise.
+// decide checks the result a of an append or finish c. It reports whether the result
+// is correct, and returns the state after the call. right reports whether a contains
+// the correct values for a success, and next is the state if c changes the run. The
+// call changes the run if its caller owns the run, succeeds without a change if its
+// token is already stored, and is fenced otherwise.
 func (m runState) decide(c call, a answer, right bool, next runState) (bool, runState) {
 	owns, stored := m.owns(c), m.has(c.token)
 	switch {
@@ -129,12 +131,13 @@ func (m runState) decide(c call, a answer, right bool, next runState) (bool, run
 	}
 }
 
-// check checks the history of each run, for at most the given time. It returns the
-// first run with a wrong history.
+// check checks the history of each run, for at most the given time in total. It
+// returns the ID of the first run with a history that is illegal or was not checked
+// in time, and the verdict.
 func (s *workload) check(limit time.Duration) (string, porcupine.CheckResult) {
 	deadline := time.Now().Add(limit)
 	for _, part := range protocol.Partition(s.ops) {
-		// A timeout of 0 means none.
+		// porcupine does not limit the time if the timeout is 0.
 		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(deadline), time.Millisecond)); verdict != porcupine.Ok {
 			return part[0].Input.(call).run, verdict
 		}
@@ -142,7 +145,8 @@ func (s *workload) check(limit time.Duration) (string, porcupine.CheckResult) {
 	return "", porcupine.Ok
 }
 
-// format returns the calls of a run in the order in which they began.
+// format returns the calls of a run in the order in which they began, one per line
+// with times in microseconds.
 func (s *workload) format(run string) string {
 	var ops []porcupine.Operation
 	for _, op := range s.ops {

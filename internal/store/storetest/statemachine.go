@@ -34,11 +34,11 @@ func randomProtocol(w *world) {
 type stateMachine struct {
 	w        *world
 	run      store.NewRun
-	worker   string // of the current claim
+	worker   string // worker ID of the latest claim
 	status   stint.Status
 	epoch    int64
-	kinds    []string // of the journal
-	entries  []string // of the side log
+	kinds    []string // expected journal, in the form of world.kinds
+	entries  []string // messages of the expected log entries
 	sent     []sentBatch
 	finishes []sentFinish
 }
@@ -154,7 +154,7 @@ func (m *stateMachine) send(s *sentBatch) {
 func (m *stateMachine) logs(t *rapid.T) {
 	at := m.position(t)
 	_, err := m.w.s.Append(m.w.ctx, at, m.w.logBatch("alone"))
-	// Without events there is no slot, so only the epoch is checked.
+	// A batch without events has no position, so the store checks only the epoch.
 	owns := m.status == stint.Running && at.Epoch == m.epoch
 	m.verdict(err, owns, fmt.Sprintf("Append of logs at %v", at))
 	if owns {

@@ -8,7 +8,7 @@ import (
 
 // Harness opens the store under test.
 type Harness struct {
-	// Open returns a new, empty store that the test's cleanup closes.
+	// Open returns a new, empty store. A cleanup of the test closes it.
 	Open func(t testing.TB) store.Store
 	// Reopen closes the store and opens the same database again. If it is nil,
 	// the cases that need it are skipped.
@@ -62,8 +62,8 @@ func caseGroups(h Harness) []caseGroup {
 	return all
 }
 
-// Run checks the store against the port. Adapters also call Random, and Mutants in
-// a soak test.
+// Run checks the store against the port. The tests of an adapter also call Random,
+// and its soak tests call Mutants.
 func Run(t *testing.T, h Harness) {
 	for _, s := range caseGroups(h) {
 		t.Run(s.name, func(t *testing.T) {

@@ -130,8 +130,8 @@ var versionCases = []testCase{
 	}},
 }
 
-// withVersion adds a version of the artifact to an outcome. Its content depends on
-// word.
+// withVersion returns a change of an outcome that adds a version of the artifact. The
+// digest of the version depends on word.
 func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 	return func(out *store.Outcome) {
 		tree := o.fileSetOf(stint.Artifacts, name)
@@ -141,7 +141,8 @@ func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 	}
 }
 
-// checkpoint adds a checkpoint to an outcome. Its ID derives from the run's.
+// checkpoint returns a change of an outcome that adds a checkpoint of r. The
+// checkpoint's ID contains the run's ID.
 func (o *tenant) checkpoint(r store.Run) func(*store.Outcome) {
 	return func(out *store.Outcome) {
 		c := &store.Checkpoint{OrgID: o.org, HomeDigest: digest("home of " + r.ID)}

@@ -25,7 +25,7 @@ type tb interface {
 // world is a store with one organisation, home, and methods that add fixtures.
 type world struct {
 	tb
-	real testing.TB
+	real testing.TB // the Go test, also while tb is a *rapid.T
 	h    Harness
 	s    store.Store
 	ctx  context.Context
@@ -56,7 +56,7 @@ func newWorld(t testing.TB, h Harness) *world {
 	return w
 }
 
-// with returns the world for another test.
+// with returns a copy of the world that reports failures to t.
 func (w *world) with(t tb) *world {
 	c := *w
 	home := *w.home
@@ -138,7 +138,8 @@ func (w *world) suffix() string {
 
 func digest(word string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(word))) }
 
-// newRun returns a run with its own session. It does not store it.
+// newRun returns a pending run with a new session, modified by changes. It does not
+// store the run.
 func (o *tenant) newRun(changes ...func(*store.NewRun)) store.NewRun {
 	var n store.NewRun
 	n.ID = o.w.ids.New(stint.PrefixRun)
@@ -199,7 +200,7 @@ func ofAgent(a store.Agent) func(*store.NewRun) {
 	}
 }
 
-// worker registers an incarnation with a long lease and returns its ID.
+// worker registers a worker with a lease of one hour and returns its ID.
 func (w *world) worker() string { return w.workerOn("host-a", time.Hour) }
 
 func (w *world) workerOn(host string, ttl time.Duration) string {
@@ -218,7 +219,7 @@ func (w *world) claim(worker string, limit int) []store.Claim {
 	return claims
 }
 
-// claimOne claims the next run. It fails if there is none.
+// claimOne claims the next run. If no run is ready, the test fails.
 func (w *world) claimOne(worker string) store.Claim {
 	w.Helper()
 	claims := w.claim(worker, 1)
@@ -280,7 +281,8 @@ func (w *world) append(at store.Position, b store.Batch) store.Position {
 	return at
 }
 
-// outcome returns an outcome with the current time.
+// outcome returns an outcome with the given status, a reason and error that match the
+// status, and the current time, modified by changes.
 func (w *world) outcome(status stint.Status, changes ...func(*store.Outcome)) store.Outcome {
 	o := store.Outcome{Token: w.token(), Status: status, At: w.now(), ExecutionTimeMs: 42}
 	switch status {
