@@ -1,7 +1,8 @@
 // Package strictjson decodes JSON from users.
 //
-// Unlike encoding/json, it matches the names of members exactly, refuses duplicate
-// members, and returns an error that lists every invalid value with its path.
+// Unlike encoding/json, Check refuses duplicate members, and Decode distinguishes
+// upper and lower case in member names and returns an error that lists every invalid
+// value with its path.
 package strictjson
 
 import (
@@ -15,7 +16,7 @@ import (
 
 // Check returns an error for users unless raw is a JSON object in valid UTF-8
 // without duplicate members, nested at most maxDepth levels. param is the name of
-// the object in messages.
+// the object in error messages.
 func Check(param string, raw []byte, maxDepth int) error {
 	if !utf8.Valid(raw) {
 		return stint.InvalidParam(param, "The %s is not valid UTF-8.", param)
@@ -35,7 +36,8 @@ func Check(param string, raw []byte, maxDepth int) error {
 	return checkValue(decoder, param, maxDepth)
 }
 
-// checkValue reads one value. levels is how deep it may be nested.
+// checkValue reads one value and checks that its objects have no duplicate members.
+// levels is the number of nested objects and lists that the value may contain.
 func checkValue(d *json.Decoder, param string, levels int) error {
 	token, err := d.Token()
 	if err != nil {
@@ -69,5 +71,5 @@ func checkValue(d *json.Decoder, param string, levels int) error {
 	return err
 }
 
-// short returns a key for messages.
+// short returns a key in the form for error messages: shortened if it is long.
 func short(key string) string { return stint.Excerpt(key, 64) }

@@ -14,12 +14,13 @@ import (
 // Options configures Decode.
 type Options struct {
 	RefuseUnknown bool // unknown members are errors; otherwise they are ignored
-	NullValues    bool // null is accepted as a value of a map of strings
+	NullValues    bool // null in a map of strings becomes an empty string; otherwise it is an error
 }
 
-// Decode decodes a JSON object into the struct that target points to. A member that
-// is null is ignored, except for a json.RawMessage. The error lists every value of
-// a wrong type with its path. param is the name of the object in messages.
+// Decode decodes a JSON object into the struct that target points to. A member with
+// the value null is ignored unless its field is a json.RawMessage. The error lists
+// the paths of all values of a wrong type and of all refused members. param is the
+// name of the object in error messages.
 func Decode(param string, raw []byte, target any, o Options) error {
 	d := decoder{options: o}
 	members, ok := d.members(raw, param)
@@ -41,7 +42,7 @@ var (
 
 func isNull(raw []byte) bool { return bytes.Equal(raw, []byte("null")) }
 
-// decode decodes raw into v. at is the path of the value.
+// decode decodes raw into v. at is the path of the value. Errors are added to d.errs.
 func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 	if isNull(raw) && v.Type() != rawMessage && (v.Kind() != reflect.String || d.options.NullValues) {
 		return
@@ -61,7 +62,8 @@ func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 	}
 }
 
-// members returns the members of an object, and false if raw is not an object.
+// members returns the members of an object. If raw is not an object, it adds an error
+// to d.errs and returns false.
 func (d *decoder) members(raw []byte, at string) (map[string]json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
@@ -101,7 +103,7 @@ func (d *decoder) decodeMap(raw []byte, v reflect.Value, at string) {
 	}
 }
 
-// names returns the JSON names of a struct's fields.
+// names returns the JSON name of each field of a struct type, in order.
 func names(t reflect.Type) []string {
 	all := make([]string, t.NumField())
 	for i := range all {
@@ -110,7 +112,8 @@ func names(t reflect.Type) []string {
 	return all
 }
 
-// suggestion returns a sentence with the member that differs from key only in case.
+// suggestion returns a sentence with the member name that differs from key only in
+// case, or "" if there is none.
 func suggestion(t reflect.Type, key string) string {
 	for _, name := range names(t) {
 		if strings.EqualFold(name, key) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Logger returns a structured logger that writes to w. The level is debug, info,
-// warn, or error; the format is text or json.
+// warn, or error; the format is text or json. Other values are errors.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {
