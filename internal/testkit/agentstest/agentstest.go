@@ -1,8 +1,8 @@
 // Package agentstest returns the paths of the real agents that tests run.
 //
 // e2e/agents/package-lock.json pins the agents. `make deps` installs them in a
-// folder outside the repository. If an agent is not installed, each function skips
-// the test.
+// folder outside the repository. Each function skips the test if the agent is not
+// installed.
 package agentstest
 
 import (
@@ -27,9 +27,9 @@ func Codex(t testing.TB) string {
 	return installed(t, "node_modules/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex")
 }
 
-// ACP returns the path of a Node.js script that speaks the Agent Client Protocol and
-// runs the Claude Code of the variable CLAUDE_CODE_EXECUTABLE. Its imports are below
-// Folder.
+// ACP returns the path of a Node.js script that implements the Agent Client Protocol
+// by running the Claude Code program at the path in the environment variable
+// CLAUDE_CODE_EXECUTABLE. The script imports modules from Folder.
 func ACP(t testing.TB) string {
 	t.Helper()
 	return installed(t, "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js")

@@ -19,7 +19,7 @@ var (
 	tokenForm     = regexp.MustCompile(`^Bearer (stint_live_[0-9a-f]{64}|stint_run_[0-9A-Za-z_-]{22,})$`)
 )
 
-// checkAnswer compares the response with the document. The caller can read the body
+// checkAnswer compares the response with the API document. The caller can read the body
 // afterwards: a JSON body is replaced by a copy, an event stream is checked while it
 // is read, and other bodies are not read.
 func (x *exchange) checkAnswer(resp *http.Response) {
@@ -27,7 +27,7 @@ func (x *exchange) checkAnswer(resp *http.Response) {
 		return
 	}
 	if resp.StatusCode == http.StatusNotFound && x.target.encodesSlash {
-		x.target = target{} // a server may report an unknown path
+		x.target = target{} // a server that decodes and cleans the path does not know it
 	}
 	x.checkCommon(resp)
 	promise := x.responseFor(resp.StatusCode)
@@ -42,9 +42,9 @@ func (x *exchange) checkAnswer(resp *http.Response) {
 	x.checkBody(resp, promise)
 }
 
-// isOurs reports whether the API document describes this response: all responses
-// below /v1 and of the documented paths, and the errors of other paths that are not
-// HTML pages.
+// isOurs reports whether the API document describes this response. It describes all
+// responses of documented paths and of paths below /v1, and errors of other paths
+// unless they are HTML pages.
 func (x *exchange) isOurs(resp *http.Response) bool {
 	if path := x.req.URL.EscapedPath(); x.target.route != nil || path == "/v1" || strings.HasPrefix(path, "/v1/") {
 		return true
@@ -53,7 +53,7 @@ func (x *exchange) isOurs(resp *http.Response) bool {
 	return resp.StatusCode >= 400 && kind != "text/html"
 }
 
-// checkCommon checks the rules for all responses.
+// checkCommon checks the rules that apply to all responses.
 func (x *exchange) checkCommon(resp *http.Response) {
 	id := resp.Header.Get("X-Request-Id")
 	if !requestIDForm.MatchString(id) {
@@ -73,7 +73,8 @@ func (x *exchange) checkCommon(resp *http.Response) {
 	}
 }
 
-// isRejection reports whether a status can be returned without a valid token.
+// isRejection reports whether a server may respond with this status to a request
+// without a valid token.
 func isRejection(status int) bool { return status == 401 || status == 429 || status >= 500 }
 
 // authorised reports whether the request has a token of the right form or the
@@ -89,8 +90,8 @@ func (x *exchange) authorised() bool {
 	})
 }
 
-// responseFor returns the documented response with the status. It returns nil after
-// a fault if there is none.
+// responseFor returns the documented response with the status. If there is none, it
+// records a fault and returns nil.
 func (x *exchange) responseFor(status int) *openapi3.Response {
 	if x.target.operation != nil {
 		if r := x.target.operation.Responses.Status(status); r != nil {
@@ -120,7 +121,7 @@ func (x *exchange) responseFor(status int) *openapi3.Response {
 func (x *exchange) checkHeaders(resp *http.Response, promise *openapi3.Response) {
 	for name, header := range promise.Headers {
 		if name == "X-Request-Id" || name == "X-API-Version" {
-			continue // checked for every answer
+			continue // checked by checkCommon
 		}
 		values := resp.Header.Values(name)
 		if name == "Content-Length" && resp.Uncompressed {
@@ -139,8 +140,8 @@ func (x *exchange) checkHeaders(resp *http.Response, promise *openapi3.Response)
 	}
 }
 
-// checkConditional reports a fault for a response that needs a request header which
-// is missing.
+// checkConditional records a fault if the status is a response to a range request or
+// conditional request, but the request does not have the header of such a request.
 func (x *exchange) checkConditional(status int) {
 	h := x.req.Header
 	switch {
@@ -197,14 +198,15 @@ func (x *exchange) checkEmpty(resp *http.Response) {
 	}
 }
 
-// readBody reads the whole body and replaces it by a copy.
+// readBody reads the body, up to maxJSON bytes, and replaces it so that the caller can
+// read it again.
 func (x *exchange) readBody(resp *http.Response) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
 	resp.Body = &body{Reader: io.MultiReader(bytes.NewReader(raw), resp.Body), Closer: resp.Body}
 	return raw, err
 }
 
-// body has a reader and a closer of different origin.
+// body combines a Reader and a Closer to a response body.
 type body struct {
 	io.Reader
 	io.Closer

@@ -6,6 +6,6 @@
 // while they are read. Walk sends valid, odd, and hostile requests to every
 // operation.
 //
-// The tests of this package run servers that break the document in each way, and
-// require that the break is found.
+// The tests of this package run servers that violate the document in each way that is
+// checked, and require that the violation is reported.
 package apitest

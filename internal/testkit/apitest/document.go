@@ -43,7 +43,7 @@ func load(raw []byte) (*document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the API document: %w", err)
 	}
-	// A test checks the examples, so that the other tests need not spend the time.
+	// Validation of the examples is slow, so only one test does it.
 	if err := doc.Validate(context.Background(), openapi3.DisableExamplesValidation()); err != nil {
 		return nil, fmt.Errorf("checking the API document: %w", err)
 	}
@@ -69,9 +69,10 @@ func takesRest(item *openapi3.PathItem) bool {
 type target struct {
 	route     *route
 	operation *openapi3.Operation
-	params    map[string]string // of the path, decoded
+	params    map[string]string // path parameters, decoded
 
-	// encodesSlash is true if the path is clean only while it is encoded.
+	// encodesSlash is true if path.Clean would change the decoded path, for example
+	// because the path contains an encoded slash.
 	encodesSlash bool
 }
 
@@ -121,8 +122,8 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	return params, true
 }
 
-// unclean reports whether cleaning changes a path, so that it does not match any
-// route.
+// unclean reports whether one of the segments is empty, "." or "..". Such a path does
+// not match any route.
 func unclean(segments string) bool {
 	return slices.ContainsFunc(strings.Split(segments, "/"), func(s string) bool {
 		return s == "" || s == "." || s == ".."

@@ -12,8 +12,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// prepareRequest checks the request and returns the request to send: itself, or a
-// copy if its body was read.
+// prepareRequest checks the request and returns the request to send: x.req, or a copy
+// with the same body if the check has read the body of x.req.
 func (x *exchange) prepareRequest() (*http.Request, error) {
 	if !x.bodyIsJSON() || x.req.Body == nil || x.req.Body == http.NoBody {
 		x.checkRequest(nil)
@@ -36,10 +36,11 @@ func (x *exchange) bodyIsJSON() bool {
 	return strings.HasPrefix(x.req.Header.Get("Content-Type"), "application/json")
 }
 
-// checkRequest compares the request with its operation. It reads only JSON bodies.
+// checkRequest compares the request with its operation. body is a copy of the request's
+// body, or nil; it is read only if it is JSON.
 func (x *exchange) checkRequest(body io.Reader) {
 	if x.target.operation == nil || marked(x.req.Context(), invalidKey) {
-		return // the document does not describe it, or it is intentionally invalid
+		return // the document does not describe the request, or the test marked it as invalid
 	}
 	x.checkParameters()
 	x.checkRequestBody(body)

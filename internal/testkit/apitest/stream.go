@@ -15,8 +15,8 @@ import (
 const maxBlock = 64 << 20
 
 // stream checks an event stream while it is read: it checks each block when the last
-// byte of the block is read, and does not read ahead. After the first fault it only
-// passes the bytes on.
+// byte of the block is read, and does not read ahead. After the first fault, it passes
+// bytes on without checks.
 type stream struct {
 	x        *exchange
 	schemas  map[string]*openapi3.Schema // of the data, by event type
@@ -59,7 +59,8 @@ func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3
 	return schemas
 }
 
-// Read reads from the stream and checks the complete blocks.
+// Read reads from the stream and checks the blocks that are complete. If the exchange's
+// report function returns an error for a fault, Read returns that error.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if s.broken {
@@ -121,8 +122,8 @@ func (s *stream) check(block string) {
 	}
 }
 
-// parseBlock returns the three lines of a block. A heartbeat before the first event
-// has no line with an ID.
+// parseBlock returns the values of the three lines of a block. A heartbeat before the
+// first event has no line with an ID; its ID is "0".
 func (s *stream) parseBlock(block string) (event, data, id string, ok bool) {
 	lines := strings.Split(block, "\n")
 	if len(lines) == 2 && s.last == 0 && lines[0] == "event: "+string(stint.EventHeartbeat) {
@@ -149,7 +150,8 @@ func (s *stream) checkID(event, id string) {
 	s.last = want
 }
 
-// record stores the status, which must agree with later events.
+// record stores the status in the data of a status event, and checks that it agrees
+// with the status in earlier events.
 func (s *stream) record(event, data string) {
 	v, _ := decode([]byte(data))
 	object, _ := v.(map[string]any)

@@ -141,7 +141,7 @@ func (x *exchange) fault(format string, args ...any) {
 	x.reasons = append(x.reasons, fmt.Sprintf(format, args...))
 }
 
-// flush reports the faults found so far.
+// flush reports the faults found since the last call. It returns the error of report.
 func (x *exchange) flush() error {
 	if len(x.reasons) == 0 {
 		return nil

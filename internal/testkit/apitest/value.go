@@ -13,13 +13,13 @@ import (
 
 // Limits of the checked JSON.
 const (
-	maxJSON  = 64 << 20
-	maxDepth = 1000
+	maxJSON  = 64 << 20 // bytes
+	maxDepth = 1000     // levels of nesting
 )
 
 // decode decodes one JSON value. Unlike encoding/json, it returns an error if an
-// object has a name twice or data follows the value, because JSON parsers treat these
-// differently.
+// object has a name twice or data follows the value, because JSON parsers differ in
+// the treatment of such input.
 func decode(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -81,11 +81,11 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 	return object, err
 }
 
-// matches returns what is wrong with a value, or nil.
+// matches returns a message for each violation of the schema by v, or nil.
 //
-// It uses kin-openapi's own validator. The JSON Schema 2020-12 validator that
-// kin-openapi also has compiles the schema for each value, which takes half a
-// millisecond. A test checks that the document uses only keywords which the own
+// It uses kin-openapi's built-in validator. kin-openapi also offers a JSON Schema
+// 2020-12 validator, but that compiles the schema for each value, which takes half a
+// millisecond. A test checks that the document uses only keywords that the built-in
 // validator supports.
 func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOption) []string {
 	opts = append(opts, openapi3.MultiErrors(), openapi3.DisableSchemaErrorDetails())
@@ -104,7 +104,7 @@ func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOp
 	return messages
 }
 
-// matchesJSON returns what is wrong with JSON text, or nil.
+// matchesJSON is like matches for JSON text. Invalid JSON is also a violation.
 func matchesJSON(schema *openapi3.Schema, raw []byte, opts ...openapi3.SchemaValidationOption) []string {
 	v, err := decode(raw)
 	if err != nil {

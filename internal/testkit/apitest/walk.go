@@ -23,7 +23,7 @@ const (
 	maxFaults       = 20
 	answerWithin    = time.Minute            // a later response is a fault
 	listenFor       = 200 * time.Millisecond // time to read from an endless stream
-	maxRead         = 32 << 20
+	maxRead         = 32 << 20               // bytes that are read from a response
 )
 
 // Seeds are the values that a walk starts with. All of them are optional, because the
@@ -46,9 +46,9 @@ type Report map[string]map[int]int
 // errors have the documented body. A request that is certainly invalid must have a
 // status from 400 to 499.
 //
-// The token must have all permissions. The walk creates resources in its organisation
-// and deletes only some of these. With the same seeds and responses, it sends the same
-// requests.
+// The token must have all permissions. The walk creates resources in the token's
+// organisation and deletes only some of them. With the same seeds and responses, the
+// walk sends the same requests.
 func Walk(t testing.TB, baseURL, token string, seeds Seeds) Report {
 	t.Helper()
 	next := http.DefaultTransport.(*http.Transport).Clone()
@@ -87,8 +87,8 @@ type walk struct {
 	report Report
 	turns  map[string]int // see next
 
-	number int    // of the request
-	what   string // description of the request
+	number int    // number of the current request, from 0
+	what   string // description of the current request
 	faults int
 }
 
@@ -201,8 +201,8 @@ func (s *draft) request(ctx context.Context, base string) (*http.Request, error)
 	return req, nil
 }
 
-// read reads the response and collects its values. It reads an event stream only for
-// a short time.
+// read reads the response and adds its values to the pool. It reads an event stream
+// only for a short time.
 func (w *walk) read(s *draft, resp *http.Response, cancel func()) {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
 		timer := time.AfterFunc(listenFor, cancel)
@@ -249,8 +249,8 @@ func (w *walk) checkProgress() {
 	}
 }
 
-// next returns the values of a list in turn, so that a sufficiently long walk uses
-// all of them.
+// next returns one of the values. Calls with the same list name return the values in
+// turn, from a random one on, so that a sufficiently long walk uses all of them.
 func next[T any](w *walk, list string, values ...T) T {
 	turn, begun := w.turns[list]
 	if !begun {

@@ -39,7 +39,8 @@ func (w *walk) fillHeaders(s *draft, valid bool) {
 	}
 }
 
-// oddHeaders are values by header. The first value is valid.
+// oddHeaders contains values by name of a header. The first value of a header is valid,
+// and the others are unusual or invalid.
 var oddHeaders = map[string][]string{
 	"Prefer":        {"wait=0", "wait=-1", "wait=abc", "wait=", "wait=1.5", "respond-async", "wait=0, wait=0", "=", "wait=99999999999999999999x"},
 	"Last-Event-ID": {"1", "0", "-1", "99999999999999999999", "1.0", "x", "1 ", "💩", strings.Repeat("9", 5000)},
@@ -98,7 +99,8 @@ func (w *walk) fillJSON(s *draft, valid bool) {
 	w.breakMembers(s, object)
 }
 
-// validBody returns an example of the document with existing names.
+// validBody returns a valid body for the operation. It is an example of the API
+// document, except that a run uses a known agent and a new resource has a unique name.
 func (w *walk) validBody(s *draft) map[string]any {
 	examples := s.place.op.RequestBody.Value.Content["application/json"].Examples
 	name := one(w.rng, slices.Sorted(maps.Keys(examples))...)
@@ -118,7 +120,7 @@ func (w *walk) validBody(s *draft) map[string]any {
 	return object
 }
 
-// breakSyntax replaces the body by text that is not a JSON object.
+// breakSyntax sets the body to a text that is not a valid JSON object or is unusual.
 func (w *walk) breakSyntax(s *draft, object map[string]any) {
 	raw := string(mustJSON(object))
 	kinds := []struct {
@@ -151,7 +153,7 @@ func (w *walk) breakSyntax(s *draft, object map[string]any) {
 	s.wrong(k.certainly, "body: %s", k.name)
 }
 
-// breakMembers changes or adds a member.
+// breakMembers changes, adds, or removes a member of the body.
 func (w *walk) breakMembers(s *draft, object map[string]any) {
 	names := slices.Sorted(maps.Keys(object))
 	name := one(w.rng, names...)
@@ -220,7 +222,7 @@ func (w *walk) fillArchive(s *draft, valid bool) {
 	s.wrong(k.certainly, "archive: %s", k.name)
 }
 
-// fillChunks sets the body of a chunk exchange.
+// fillChunks sets the body of a request that asks for chunks or sends them.
 func (w *walk) fillChunks(s *draft, valid bool) {
 	kind, good := treewire.HashesType, make([]byte, 64)
 	switch {
@@ -256,7 +258,8 @@ func (w *walk) fillChunks(s *draft, valid bool) {
 	s.wrong(k.certainly, "chunks: %s", k.name)
 }
 
-// archive returns a tar with files of these names. Writes to memory cannot fail.
+// archive returns a tar archive with a file for each name. It ignores errors, because
+// writes to memory cannot fail.
 func archive(names ...string) []byte {
 	var out bytes.Buffer
 	t := tar.NewWriter(&out)
@@ -276,7 +279,8 @@ func zipped(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// mustJSON encodes a value of this package, which cannot fail.
+// mustJSON returns v as JSON. The values that this package encodes cannot cause an
+// error.
 func mustJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// draft returns the next request. It uses the operations in turn and changes them at
-// random.
+// draft returns the next request. The operations are used in turn. At random, a request
+// is valid, has an invalid part, or has an unknown path or method.
 func (w *walk) draft() *draft {
 	s := &draft{place: w.places[w.number%len(w.places)], round: w.number / len(w.places), header: http.Header{}}
 	s.method = s.place.method
@@ -19,7 +19,7 @@ func (w *walk) draft() *draft {
 	}
 	s.note("%s", s.place.op.OperationID)
 	broken := "nothing"
-	if s.round >= 3 && w.chance(60) { // the first rounds find resources
+	if s.round >= 3 && w.chance(60) { // the first rounds collect IDs of resources
 		broken = one(w.rng, aspects(s.place)...)
 	}
 	s.hostile = broken != "nothing"
@@ -154,7 +154,7 @@ func paramsOf(p place) []*openapi3.Parameter {
 func (w *walk) addQuery(s *draft, p *openapi3.Parameter, valid bool) {
 	value, hostile, certainly := w.queryValue(p, s.place.route.path, valid)
 	if hostile {
-		// A stream ignores limit and cursor. Only lists must refuse invalid values.
+		// An event stream ignores limit and cursor, but lists must refuse invalid values.
 		of := p.Name == "limit" || p.Name == "cursor"
 		s.wrong(certainly && (!of || s.place.op.OperationID != "streamRunEvents"), "%s=%.40s", p.Name, value)
 	}
@@ -168,8 +168,8 @@ func (w *walk) addQuery(s *draft, p *openapi3.Parameter, valid bool) {
 	s.query = append(s.query, url.QueryEscape(name)+"="+url.QueryEscape(value))
 }
 
-// queryValue returns a random value of a parameter. hostile is true if the document
-// does not allow it, certainly if the server must refuse it.
+// queryValue returns a random value of a parameter. hostile is true if the document may
+// not allow the value. certainly is true if the server must refuse the value.
 func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value string, hostile, certainly bool) {
 	schema := p.Schema.Value
 	bad := !valid && w.chance(60)
@@ -181,7 +181,7 @@ func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value
 	case p.Name == "cursor" && bad:
 		return next(w, "cursor", "x", "AAAA", "eyJhIjoxfQ", "\x00", "../../..", "💩", strings.Repeat("A", 9000), "1", "null"), true, true
 	case p.Name == "cursor":
-		return w.pool.cursor(path, w.rng), true, false // it may have been created with other filters
+		return w.pool.cursor(path, w.rng), true, false // the cursor may belong to a list with other filters
 	case len(schema.Enum) > 0 && bad:
 		return next(w, "enum", "bogus", "PENDING", "pending,failed", "\x00", "💩"), true, true
 	case len(schema.Enum) > 0:
@@ -197,7 +197,7 @@ func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value
 		}
 		return one(w.rng, "latest", "v1", "1"), false, false
 	case p.Name == "lastEventId" && bad:
-		return next(w, "event", "0", "-1", "x", "1.0", "01", "99999999999999999999", "\x00", "💩"), true, false // a header that takes precedence may be valid
+		return next(w, "event", "0", "-1", "x", "1.0", "01", "99999999999999999999", "\x00", "💩"), true, false // the header Last-Event-ID takes precedence and may be valid
 	case p.Name == "lastEventId":
 		return one(w.rng, "1", "2"), true, false
 	case bad:

@@ -22,15 +22,15 @@ var (
 
 // pool contains the values that a walk knows to exist.
 type pool struct {
-	ids     []string // of all kinds
-	filled  []string // of file sets to which the walk pushed a version
-	made    []string // of resources that the walk created and may delete
-	created int
-	agents  []string // names
-	secrets []string // names that the walk stored
-	paths   []string // of files
-	links   []string // of downloads
-	cursors map[string][]string
+	ids     []string            // of all kinds
+	filled  []string            // of file sets to which the walk pushed a version
+	made    []string            // of resources that the walk created and may delete
+	created int                 // number of resources that the walk created
+	agents  []string            // names
+	secrets []string            // names that the walk stored
+	paths   []string            // of files
+	links   []string            // of downloads
+	cursors map[string][]string // by path of the list
 }
 
 func newPool(s Seeds) *pool {
@@ -136,7 +136,7 @@ func (p *pool) learn(s *draft, resp *http.Response, raw []byte) {
 		keep(&p.filled, strings.Split(s.path, "/")[3])
 	case "createAgent", "createArtifact", "createVolume", "createToken":
 		id, _ := object["id"].(string)
-		if p.created++; p.created%4 == 0 { // the walk continues with the others
+		if p.created++; p.created%4 == 0 { // only every fourth resource may be deleted
 			keep(&p.made, id)
 		}
 	case "putSecret":

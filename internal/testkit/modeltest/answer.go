@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-const saidLimit = 200 // bytes of a tool's result in a final answer
+const saidLimit = 200 // maximum bytes of a tool's result in a final answer
 
 // answer is the response of the model, independent of the dialect.
 type answer struct {
@@ -17,14 +17,14 @@ type answer struct {
 	model  string
 	at     time.Time
 	think  string
-	pieces []string // of the text
+	pieces []string // the text, split into the parts that a stream sends
 	call   *call
 	usage  usage
 }
 
 func (a answer) text() string { return strings.Join(a.pieces, "") }
 
-// reply executes the next step of the script.
+// reply returns the response for the next step of the script.
 func reply(p prompt, s script, id string, now time.Time) answer {
 	next := s.next(p)
 	a := answer{id: id, model: p.model, at: now, think: next.think, usage: s.usage}
@@ -44,11 +44,12 @@ func reply(p prompt, s script, id string, now time.Time) answer {
 	return a
 }
 
-// next returns the next step. Each tool result after the user's newest message
-// belongs to one earlier step.
+// next returns the step that responds to p. For each tool result after the user's newest
+// message, one step has already been executed.
 func (s script) next(p prompt) step { return s.steps[min(len(p.results), len(s.steps)-1)] }
 
-// call returns the tool call of the step, nil for the final answer.
+// call returns the tool call of the step, or nil for the final answer. If the client
+// did not declare the tool, it returns an error.
 func (p step) call(tools []tool) (*call, error) {
 	switch {
 	case p.run != "":
@@ -61,8 +62,9 @@ func (p step) call(tools []tool) (*call, error) {
 	return nil, nil
 }
 
-// structured returns the call of StructuredOutput if Claude Code asks for an object
-// that way, and nil otherwise.
+// structured returns a call of the tool StructuredOutput, with which Claude Code
+// requests a JSON object. It returns nil if the client did not declare that tool, or if
+// the text of [[say]] is not a JSON object.
 func (s script) structured(p prompt) *call {
 	i := slices.IndexFunc(p.tools, func(t tool) bool { return t.name == "StructuredOutput" })
 	if i < 0 {
@@ -86,7 +88,7 @@ func (s script) final(p prompt) string {
 	case s.say != nil:
 		return *s.say
 	case p.asks != nil:
-		data, _ := json.Marshal(p.asks.value(p.asks, maxDepth)) // of values that came from JSON
+		data, _ := json.Marshal(p.asks.value(p.asks, maxDepth)) // cannot fail, because the values came from JSON
 		return string(data)
 	case len(p.results) > 0:
 		return fmt.Sprintf("Done. user_turns=%d tool_said=%q", len(p.users), shorten(p.results[len(p.results)-1]))

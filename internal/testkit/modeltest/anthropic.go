@@ -113,7 +113,8 @@ func (a answer) anthropicStop() string {
 	return "end_turn"
 }
 
-// anthropic returns the usage with input tokens excluding cached ones.
+// anthropic returns the usage with out output tokens. input_tokens excludes the tokens
+// read from and written to the cache.
 func (u usage) anthropic(out int) object {
 	return object{
 		"input_tokens": u.in - u.cacheRead - u.cacheWrite, "cache_read_input_tokens": u.cacheRead,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Dialects, the values of Request.Dialect.
+// Values of Request.Dialect.
 const (
 	Anthropic = "anthropic"
 	Responses = "openai-responses"
@@ -15,9 +15,11 @@ const (
 
 // dialect is the protocol of a provider.
 type dialect struct {
-	// read parses the model, from the path or the body, and the conversation.
+	// read parses a request. Depending on the dialect, the model is in the path or in
+	// the body.
 	read func(path string, body []byte) (prompt, error)
-	// stream returns the answer as server-sent events, whole as one object.
+	// stream returns the answer as server-sent events, and whole returns it as one
+	// object.
 	stream func(p prompt, a answer) []event
 	whole  func(a answer) object
 	// fault returns the body of an error.
@@ -26,7 +28,8 @@ type dialect struct {
 
 type object = map[string]any
 
-// event is a server-sent event. Its data is JSON or text.
+// event is a server-sent event. A string in data is sent unchanged, and any other value
+// as JSON.
 type event struct {
 	name string // empty in dialects without event names
 	data any
@@ -39,7 +42,8 @@ var dialects = map[string]dialect{
 	Gemini:    {readGemini, streamGemini, wholeGemini, faultGemini},
 }
 
-// dialectOf returns the dialect for the path of a model call, with any prefix.
+// dialectOf returns the dialect of a model call, which depends only on the end of its
+// path. It returns "" for other paths.
 func dialectOf(path string) string {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
@@ -54,7 +58,7 @@ func dialectOf(path string) string {
 	return ""
 }
 
-// keyOf returns the key of a request in any dialect.
+// keyOf returns the API key of a request in any dialect, or "".
 func keyOf(r *http.Request) string {
 	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
 		if key := r.Header.Get(name); key != "" {

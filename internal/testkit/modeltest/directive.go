@@ -11,34 +11,35 @@ import (
 
 const (
 	maxSleep = 10 * time.Minute
-	maxSlow  = 1000 // pieces of a text
+	maxSlow  = 1000 // maximum pieces of a text
 )
 
 // script contains the directives of a prompt.
 type script struct {
 	steps []step  // not empty; the last step is the final answer
 	say   *string // text of the final answer, nil if not given
-	usage usage   // of each call
+	usage usage   // tokens that each response reports
 	slow  int     // pieces of the final text, at least 1
 }
 
 // step is one response of the model.
 type step struct {
-	run   string          // call the shell with this command
-	tool  string          // or call this tool
-	args  json.RawMessage // with these arguments
-	think string          // after this reasoning
-	sleep time.Duration   // after the first event
-	cut   bool            // close the connection in the middle
-	code  int             // or respond with this error status
-	times int             // this many times, always if 0
+	run   string          // command for the client's shell tool, or ""
+	tool  string          // name of the tool to call, or ""
+	args  json.RawMessage // arguments of tool
+	think string          // reasoning before the response, or ""
+	sleep time.Duration   // delay after the first event
+	cut   bool            // close the connection in the middle of the response
+	code  int             // error status to refuse the request with, or 0
+	times int             // number of requests to refuse with code; 0 means all
 }
 
-// usage counts tokens. In includes both caches, Out includes Reasoning.
+// usage counts tokens. in includes cacheRead and cacheWrite, and out includes
+// reasoning.
 type usage struct{ in, out, cacheRead, cacheWrite, reasoning int }
 
-// directives are the functions that apply a directive's value to the script and the
-// next step.
+// directives contains, by name of a directive, the function that applies the
+// directive's value to the script and the next step.
 var directives = map[string]func(s *script, next *step, value string) error{
 	"run":   (*script).addRun,
 	"tool":  (*script).addTool,
@@ -78,7 +79,7 @@ func parse(prompt string) (script, error) {
 }
 
 // directive splits the text after two opening brackets into a known name, its value,
-// and the text after the closing brackets.
+// and the text after the closing brackets. ok is false if the text is not a directive.
 func directive(text string) (name, value, tail string, ok bool) {
 	n := strings.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
 	if n < 0 || directives[text[:n]] == nil {
@@ -99,8 +100,8 @@ func directive(text string) (name, value, tail string, ok bool) {
 	return name, strings.TrimSpace(text[:end]), text[end+2:], true
 }
 
-// closing returns the position of the brackets that end a value. A value that is or
-// ends with JSON ends after the JSON. Other values may contain pairs of double
+// closing returns the position of the brackets that end a value, or -1. They follow the
+// JSON if the value is JSON or ends with it. Other values may contain pairs of double
 // brackets, like conditions in bash.
 func closing(text string) int {
 	if end := jsonEnd(text); end >= 0 {
@@ -127,7 +128,8 @@ func closing(text string) int {
 	return -1
 }
 
-// jsonEnd returns the end of a value that is JSON or one word and JSON, or -1.
+// jsonEnd returns the position of the brackets after a value that consists of JSON, or
+// of one word and a JSON object. It returns -1 for other values.
 func jsonEnd(text string) int {
 	start := len(text) - len(strings.TrimLeft(text, " \n\t"))
 	if start == len(text) {
@@ -183,7 +185,7 @@ func (s *script) addTool(next *step, value string) error {
 	return nil
 }
 
-// finish appends a step and starts another.
+// finish appends next to the steps and clears it.
 func (s *script) finish(next *step) {
 	s.steps = append(s.steps, *next)
 	*next = step{}

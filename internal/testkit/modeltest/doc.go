@@ -1,8 +1,9 @@
 // Package modeltest contains a model server for tests.
 //
 // A Server speaks the dialects of Anthropic Messages, OpenAI Responses, OpenAI Chat
-// Completions, and Gemini on loopback. It does not store conversations: each request
-// contains one. The response follows from directives in the user's newest message.
+// Completions, and Gemini on loopback. It does not store conversations, because each
+// request contains the whole conversation. Directives in the user's newest message
+// determine the response:
 //
 //	[[run: CMD]]          call the client's shell tool
 //	[[tool: NAME {json}]] call the tool with the name NAME or a name that ends with it
@@ -22,8 +23,8 @@
 // that a test with a misspelt directive fails.
 //
 // If a request asks for JSON, the final answer is the text of [[say]] or a generated
-// value for the schema. If Claude Code asks for it with its tool StructuredOutput, the
-// answer is a call of that tool.
+// value for the schema. If Claude Code declares its tool StructuredOutput, which
+// requests JSON, the final answer is a call of that tool.
 //
 // In usage, in includes the tokens read from and written to the cache, and out
 // includes the reasoning tokens. Each dialect reports them in its own format.

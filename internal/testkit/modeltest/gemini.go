@@ -69,7 +69,8 @@ func either(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// geminiOutput returns the text in the object of a function response.
+// geminiOutput returns the field output or error of a function response. Without these
+// fields, it returns the whole response as JSON.
 func geminiOutput(response json.RawMessage) string {
 	var fields struct{ Output, Error *string }
 	if json.Unmarshal(response, &fields) == nil {
@@ -126,7 +127,8 @@ func (a answer) geminiCall() object {
 	return object{"functionCall": object{"id": "call_" + a.call.id, "name": a.call.tool.name, "args": a.call.args}}
 }
 
-// gemini returns the usage with thoughts separate from other output tokens.
+// gemini returns the usage. Gemini counts reasoning tokens separately from other output
+// tokens.
 func (u usage) gemini() object {
 	return object{
 		"promptTokenCount": u.in, "cachedContentTokenCount": u.cacheRead, "candidatesTokenCount": u.out - u.reasoning,

@@ -28,7 +28,7 @@ func (p player) stream(events []event) {
 		if _, err := p.w.Write(e.encode()); err != nil {
 			return
 		}
-		_ = http.NewResponseController(p.w).Flush() // the next write returns the error
+		_ = http.NewResponseController(p.w).Flush() // after an error, the next write fails, too
 		if i == 0 {
 			p.wait()
 		}

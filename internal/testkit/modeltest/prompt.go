@@ -11,13 +11,14 @@ type prompt struct {
 	stream  bool
 	counted bool     // a stream ends with the usage, which Chat Completions requests
 	users   []string // texts of the user's messages
-	results []string // of tools, after the newest message
+	results []string // results of tools after the user's newest message
 	length  int      // number of items in the conversation, for identifiers
 	tools   []tool
 	asks    *schema // the schema of the final answer, nil for text
 }
 
-// user adds a message of the user, unless the client wrote all of it.
+// user adds a message with the role user. A message with only texts that the client
+// generated counts only for length.
 func (p *prompt) user(texts ...string) {
 	p.length++
 	var own []string
@@ -46,7 +47,8 @@ func (p *prompt) newest() string {
 	return p.users[len(p.users)-1]
 }
 
-// injected are prefixes of user messages that clients write themselves.
+// injected contains prefixes of texts that clients generate and send with the role
+// user.
 var injected = []string{
 	"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", // Codex
 	"<turn_aborted>", "<skills_instructions>", "<plugins_instructions>", "<apps_instructions>",
@@ -74,8 +76,8 @@ func ownText(text string) string {
 	return text
 }
 
-// content is text in any dialect: a string, or a list of parts, some of which have a
-// text.
+// content is the content of a message in any dialect: a string, or a list of parts,
+// some of which contain text.
 type content []part
 
 type part struct {

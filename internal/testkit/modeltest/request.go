@@ -15,17 +15,17 @@ type Request struct {
 	Dialect   string // Anthropic, Responses, Chat or Gemini
 	Path      string
 	Model     string
-	Key       string // from a header or parameter
+	Key       string // API key, from a header or the query
 	Header    http.Header
 	UserTurns int      // number of messages of the user in the conversation
-	Users     []string // their texts, oldest first
+	Users     []string // texts of these messages, oldest first
 	Tools     []string // names of the declared tools, with their namespaces
 	Body      []byte
 	At        time.Time
 }
 
 // Requests returns the newest 1,024 model calls, oldest first, including refused
-// ones. The caller must not change them.
+// ones. The caller must not modify their slices and maps.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,8 @@ func (s *Server) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// WaitFor waits for a model call that match accepts and returns the oldest one.
+// WaitFor waits until match returns true for a stored model call, and returns the
+// oldest such call.
 func (s *Server) WaitFor(ctx context.Context, match func(Request) bool) (Request, error) {
 	for {
 		s.mu.Lock()
@@ -75,7 +76,8 @@ func (s *Server) WaitFor(ctx context.Context, match func(Request) bool) (Request
 	}
 }
 
-// record stores a request, wakes waiting callers, and returns its number.
+// record stores a request, wakes waiting callers, and returns the request's number,
+// from 1.
 func (s *Server) record(r Request) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,7 +112,7 @@ func streamResponses(_ prompt, a answer) []event {
 	return s.events
 }
 
-// with returns a copy of an item with other fields, because items start without content.
+// with returns a copy of item with the fields of other added or replaced.
 func with(item, other object) object {
 	copied := maps.Clone(item)
 	maps.Copy(copied, other)

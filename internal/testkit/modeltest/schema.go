@@ -26,8 +26,8 @@ type schema struct {
 	Defs       map[string]*schema `json:"$defs"`
 }
 
-// readSchema returns the supported part of a schema, which is empty for an invalid
-// one.
+// readSchema returns the supported part of a schema. For an invalid schema, the result
+// is empty.
 func readSchema(data json.RawMessage) *schema {
 	s := &schema{}
 	if json.Unmarshal(data, s) != nil {
@@ -36,7 +36,8 @@ func readSchema(data json.RawMessage) *schema {
 	return s
 }
 
-// kind returns the first type that is not null, in lower case. Gemini uses upper case.
+// kind returns the type, or the first type that is not null. It converts a single type
+// to lower case, because Gemini uses upper case. It returns "" for an unknown type.
 func (s *schema) kind() string {
 	var one string
 	if json.Unmarshal(s.Type, &one) == nil {
@@ -64,13 +65,14 @@ func (s *schema) property(name string) *schema {
 	return s.Properties[name]
 }
 
-// fill returns an object with the given and the required fields.
+// fill returns an object with the given fields, and generated values for the other
+// required fields.
 func (s *schema) fill(given map[string]any) json.RawMessage {
 	object := s.object(s, maxDepth)
 	maps.Copy(object, given)
 	data, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // contains only values from JSON
+		panic(err) // cannot happen, because the object contains only values from JSON
 	}
 	return data
 }

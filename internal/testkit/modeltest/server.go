@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-const bodyLimit = 32 << 20 // maximum bytes of a request
+const bodyLimit = 32 << 20 // maximum bytes of a request's body
 
 // Options restrict the requests that a server accepts. The zero value accepts all.
 type Options struct {
-	Key    string           // other keys are refused with 401
-	Models []string         // other models are refused with 404
+	Key    string           // if set, other keys are refused with 401
+	Models []string         // if set, other models are refused with 404
 	Now    func() time.Time // time.Now if nil
 }
 
@@ -33,9 +33,9 @@ type Server struct {
 	http    *httptest.Server
 	closing chan struct{} // closed by Close; ends delays
 
-	mu       sync.Mutex // guards the fields below
-	begun    int        // number of received model calls
-	changed  chan struct{}
+	mu       sync.Mutex    // guards the fields below
+	begun    int           // number of received model calls
+	changed  chan struct{} // closed and replaced after each model call
 	requests []Request
 	strays   []string
 	refused  map[[sha256.Size]byte]int // number of refusals by prompt, for [[http: CODE*N]]
@@ -48,7 +48,7 @@ func Start(t testing.TB) *Server {
 	return StartWith(t, Options{})
 }
 
-// StartWith is like Start with options.
+// StartWith is like Start, but the server accepts only the requests that o allows.
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := &Server{options: o, closing: make(chan struct{}), changed: make(chan struct{}), refused: map[[sha256.Size]byte]int{}}
@@ -61,8 +61,8 @@ func StartWith(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Close ends delayed answers and waits for all handlers. It may be called repeatedly
-// by one goroutine.
+// Close ends delayed answers, stops the server, and waits for all handlers. Further
+// calls do nothing. Close must not be called concurrently with itself.
 func (s *Server) Close() {
 	select {
 	case <-s.closing:

@@ -15,7 +15,8 @@ type tool struct {
 	form  *schema // schema of the arguments
 }
 
-// full returns the name with the namespace, as other clients write it.
+// full returns the namespace and the name, joined as in the tool names of clients that
+// do not use namespaces.
 func (t tool) full() string {
 	if t.space == "" {
 		return t.name
@@ -33,7 +34,8 @@ type call struct {
 // shells are the names of shell tools in order of preference.
 var shells = []string{"bash", "exec_command", "shell_command", "shell", "run_shell_command", "run_command", "run_commands", "execute_command", "local_shell"}
 
-// commandFields are the names of their argument for the command.
+// commandFields are the names of a shell tool's argument for the command, in order of
+// preference.
 var commandFields = []string{"command", "cmd", "commands", "script"}
 
 // shell returns a call of the client's shell tool that runs a command. The argument is
@@ -64,8 +66,9 @@ func (s *schema) command(field, command string) any {
 	return []string{"bash", "-lc", command}
 }
 
-// named returns the tool with this name or with a name that ends with it: clients
-// call run_agent of an MCP server mcp__stint__run_agent or stint_run_agent.
+// named returns the tool with this name or, if there is none, the tool with the shortest
+// name that ends with _ and this name. Clients add prefixes: the tool run_agent of an MCP
+// server is called mcp__stint__run_agent or stint_run_agent.
 func named(tools []tool, name string) (tool, error) {
 	var ends []tool
 	for _, t := range tools {

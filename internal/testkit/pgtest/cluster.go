@@ -20,12 +20,12 @@ const (
 	startLimit = 3 * time.Minute // from exec to the first connection, including crash recovery
 	stopLimit  = 2 * time.Minute // from the signal to the exit
 	socketPort = 5432            // only a part of the socket's file name
-	pathLimit  = 107             // bytes in the path of a Unix socket
+	pathLimit  = 107             // maximum bytes in the path of a Unix socket
 )
 
 // Cluster is a PostgreSQL server with its own data. Its methods are not safe for
-// concurrent use, except URL and CreateDatabase. The server ends with the test
-// binary, even if the binary is killed.
+// concurrent use, except URL and CreateDatabase. On Linux, the server ends with the
+// test binary, even if the binary is killed.
 type Cluster struct {
 	bin   string // folder of initdb and postgres
 	owner owner
@@ -41,11 +41,11 @@ type server struct {
 	exited  chan struct{} // closed after the process was waited for
 }
 
-// NewCluster starts a server on the data folder dir until the end of the test. It
-// creates and initialises the folder if necessary. If dir is empty, the data folder
-// is temporary. If the user is root, the folder and the processes belong to the
-// user postgres, who must be able to reach dir. NewCluster skips the test if
-// PostgreSQL is not installed.
+// NewCluster starts a server with the data folder dir, and stops it at the end of the
+// test. It creates and initialises the folder if necessary. If dir is empty, the data
+// folder is temporary. If the current user is root, the folder and the processes
+// belong to the user postgres, which needs access to the parent folders of dir.
+// NewCluster skips the test if PostgreSQL is not installed.
 func NewCluster(t testing.TB, dir string) *Cluster {
 	t.Helper()
 	c, err := startCluster(dir)

@@ -5,7 +5,7 @@
 // tests. It listens on a Unix socket in a folder that only its owner and root can
 // enter, so it needs no port and no password. It has the server's default
 // settings, including fsync, except that text sorts by English rules instead of by
-// byte, so that a query without a collation fails here.
+// byte, so that tests detect a query that requires byte order but lacks a collation.
 //
 // If STINT_TEST_POSTGRES contains the URL of a server, databases are created there
 // instead and dropped after each test.

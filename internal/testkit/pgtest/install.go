@@ -33,8 +33,8 @@ func findBinaries() (string, error) {
 	return filepath.Dir(real), nil
 }
 
-// major returns 15 for /usr/lib/postgresql/15/bin/initdb, and 0 if the name is not a
-// number.
+// major returns the version in the path of initdb, such as 15 for
+// /usr/lib/postgresql/15/bin/initdb, or 0 if it is not a number.
 func major(initdb string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(initdb))))
 	return n
@@ -43,11 +43,11 @@ func major(initdb string) int {
 // owner is the user of the server: the current user, or postgres if the current user
 // is root, which PostgreSQL refuses.
 type owner struct {
-	other    bool
+	other    bool // the owner is not the current user
 	uid, gid int
 }
 
-// take makes the owner the only user of a folder.
+// take gives a folder to the owner and denies access to other users.
 func (o owner) take(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil || !o.other {
 		return err

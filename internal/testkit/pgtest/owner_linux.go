@@ -24,8 +24,9 @@ func findOwner() (owner, error) {
 	return owner{other: true, uid: uid, gid: gid}, err
 }
 
-// attributes run the process as the owner, in a process group of its own so that
-// Ctrl-C does not reach it, and stop it when the test binary ends.
+// attributes returns the attributes of a process that runs as the owner, in a process
+// group of its own so that Ctrl-C does not reach it, and that receives SIGQUIT when the
+// thread that started it ends.
 func (o owner) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	if o.other {

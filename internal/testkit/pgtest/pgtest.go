@@ -19,7 +19,8 @@ import (
 )
 
 // EnvServer is the environment variable with the postgres:// URL of a server that is
-// used instead of a temporary cluster. Its role must be able to create databases.
+// used instead of a temporary cluster. The role in the URL needs the right to create
+// databases.
 const EnvServer = "STINT_TEST_POSTGRES"
 
 // setupLimit limits the creation and the removal of a database.
@@ -28,9 +29,9 @@ const setupLimit = 3 * time.Minute
 // shared is the cluster that the tests of this binary share.
 var shared struct {
 	mu      sync.Mutex // guards the fields below
-	running bool       // Run has started and not ended
+	running bool       // the tests are running
 	cluster *Cluster   // nil until the first call of URL
-	err     error      // of the start
+	err     error      // error of the attempt to start the cluster
 }
 
 // Main runs the tests of m, stops the shared cluster, and exits. The exit status is
@@ -56,13 +57,14 @@ const leakLimit = 20 * time.Second
 // leaks returns an error if goroutines do not end within leakLimit.
 func leaks() error {
 	for deadline := time.Now().Add(leakLimit); ; {
-		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // waits for less than leakLimit
+		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // Find waits for less than leakLimit
 			return err
 		}
 	}
 }
 
-// setRunning allows or ends the use of the shared cluster. False stops it.
+// setRunning allows the use of the shared cluster or, if running is false, ends it and
+// stops the cluster.
 func setRunning(running bool) error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -73,9 +75,9 @@ func setRunning(running bool) error {
 	return shared.cluster.Close()
 }
 
-// URL returns the connection URL of a new, empty database. It skips the test if
-// PostgreSQL is not installed and fails it if Main does not run the tests. It is
-// safe for concurrent use.
+// URL returns the connection URL of a new, empty database. If PostgreSQL is not
+// installed, it skips the test. If the tests were not started by Main or Run, the test
+// fails. URL is safe for concurrent use.
 func URL(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), setupLimit)
@@ -130,8 +132,9 @@ func externalURL(ctx context.Context, t testing.TB, server, name string) string 
 	return u.String()
 }
 
-// createDatabase returns the statement that copies template0. It does not allow
-// connections, so parallel tests can copy it at the same time.
+// createDatabase returns the statement that creates a copy of template0. PostgreSQL
+// refuses to copy a database with open connections; template0 allows none, so parallel
+// tests can copy it at the same time.
 func createDatabase(name string) string {
 	return "create database " + quote(name) + " template template0"
 }

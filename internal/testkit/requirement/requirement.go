@@ -32,8 +32,8 @@ func Skip(t testing.TB, reason string) {
 	t.Skip(reason) //nolint:forbidigo // the only skip
 }
 
-// SkipPackage is Skip for a TestMain. It returns the exit status of the test
-// binary.
+// SkipPackage records that a TestMain skips all tests of its package for a reason. It
+// returns the exit status of the test binary: 0, or 1 if STINT_TEST_ALL is 1.
 func SkipPackage(reason string) int {
 	if err := report("", reason); err != nil {
 		fmt.Fprintln(os.Stderr, err)
