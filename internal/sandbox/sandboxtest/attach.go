@@ -27,10 +27,11 @@ var attachCases = map[string]func(*world){
 	"attach to an image":           attachedToImage,
 }
 
-// noAttachCases test drivers that cannot attach.
+// noAttachCases test drivers whose sandboxes do not support Attach.
 var noAttachCases = map[string]func(*world){"attach is not supported": attachUnsupported}
 
-// dirWithFile creates a folder with one file, f.
+// dirWithFile creates a folder in the folder of the test case, with one file f that
+// contains text. It returns the path of the folder.
 func (w *world) dirWithFile(name, text string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
@@ -85,8 +86,8 @@ func limitsAttached(w *world) {
 	}
 }
 
-// startLimited prepares a sandbox with some limits, attaches others, and starts
-// a command.
+// startLimited prepares a sandbox with the limits before, replaces them by the limits
+// after with Attach, and starts a command.
 func (w *world) startLimited(before, after sandbox.Resources, args ...string) *running {
 	w.Helper()
 	s := w.spec()
@@ -98,7 +99,7 @@ func (w *world) startLimited(before, after sandbox.Resources, args ...string) *r
 
 func attachedMemory(w *world) {
 	if !w.suite.Limits.Memory {
-		return // as declared
+		return // the harness does not declare support
 	}
 	for _, before := range []int64{0, 64 << 20, 1 << 30} {
 		r := w.startLimited(sandbox.Resources{Memory: before}, sandbox.Resources{Memory: 128 << 20}, "allocate", "512")
@@ -112,7 +113,7 @@ func attachedMemory(w *world) {
 
 func attachedPids(w *world) {
 	if !w.suite.Limits.Pids {
-		return // as declared
+		return // the harness does not declare support
 	}
 	r := w.startLimited(sandbox.Resources{}, sandbox.Resources{Pids: 64}, "fork", "200")
 	w.wait(r)
@@ -124,7 +125,7 @@ func attachedPids(w *world) {
 
 func attachedDisk(w *world) {
 	if !w.suite.Limits.Disk {
-		return // as declared
+		return // the harness does not declare support
 	}
 	r := w.startLimited(sandbox.Resources{}, sandbox.Resources{Disk: 8 << 20}, "fill", sandbox.WorkspaceDir, "24")
 	if e := w.wait(r); e.Cause != sandbox.DiskFull {
@@ -132,7 +133,8 @@ func attachedDisk(w *world) {
 	}
 }
 
-// attachedShared checks the limit of /dev/shm.
+// attachedShared checks that the size of /dev/shm follows the memory limit of Attach:
+// half of 256 MB is too small for 129 MB, half of 1 GB is not.
 func attachedShared(w *world) {
 	r := w.startLimited(sandbox.Resources{Memory: 1 << 30}, sandbox.Resources{Memory: 256 << 20}, "shm", "129")
 	w.wantExit(r, sandbox.Exit{Code: 9, Cause: sandbox.Exited})
@@ -160,7 +162,8 @@ func attachAfterStart(w *world) {
 	w.kill(r, 0)
 }
 
-// attachRefused checks that the sandbox can be used after a failed Attach.
+// attachRefused checks that Attach refuses invalid mounts with a sentence, and that
+// the sandbox can be used after a failed Attach.
 func attachRefused(w *world) {
 	b := w.prepare(w.spec())
 	for _, m := range []sandbox.Mount{
@@ -179,8 +182,8 @@ func attachRefused(w *world) {
 	w.want("read inside", "data", r.stdout.String())
 }
 
-// attachOverLink checks a workspace in which an earlier run has created
-// symbolic links.
+// attachOverLink checks that Attach refuses a mount if its target contains a symbolic
+// link, which an earlier run may have created in the workspace.
 func attachOverLink(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -219,7 +222,7 @@ func manyAttached(w *world) {
 
 func attachedToImage(w *world) {
 	if !w.suite.Images {
-		return // as declared
+		return // the harness does not declare support
 	}
 	s := w.imageSpec()
 	b := w.prepare(s)

@@ -2,5 +2,5 @@
 
 package sandboxtest
 
-// machineAttempts is empty: other architectures need their own programs.
+// machineAttempts returns no attempts: only the attempts of amd64 are implemented.
 func machineAttempts() []attempt { return nil }

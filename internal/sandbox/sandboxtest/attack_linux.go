@@ -16,33 +16,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempt is an action that must fail inside. It returns nil if it succeeded.
+// attempt is an action that must fail inside a sandbox. run returns nil if the action
+// succeeded.
 type attempt struct {
 	name string
 	run  func() error
 	kind kind
 }
 
-// kind describes where an attempt may succeed.
+// kind is a set of flags that state where an attempt succeeds or may succeed.
 type kind int
 
 const (
-	// allowedInNamespaces: it succeeds in namespaces without further
-	// restrictions. The control cases check this, so that it cannot fail for
-	// another reason.
+	// allowedInNamespaces: the attempt succeeds in new namespaces without further
+	// restrictions. The control cases check this, so that a failure inside a
+	// sandbox is a result of the sandbox's restrictions.
 	allowedInNamespaces kind = 1 << iota
-	// allowedForRoot: it succeeds for the host's root without harm.
+	// allowedForRoot: the attempt succeeds for the root user of the host and does
+	// no harm. The control cases check this too.
 	allowedForRoot
-	// allowedByOwnKernel: a sandbox's own kernel may allow it, because it only
-	// affects that kernel.
+	// allowedByOwnKernel: the attempt may succeed in a sandbox that has its own
+	// kernel, because it affects only that kernel.
 	allowedByOwnKernel
 )
 
-// attackedPID is the process for attempts on init. In control cases it is
-// another process of the same user.
+// attackedPID is the ID of the process that the attempts of initAttempts attack: init
+// inside a sandbox, the parent of the attacking program in control cases.
 var attackedPID = 1
 
-// attacks are the attempts by group.
+// attacks maps the name of each group to its attempts.
 var attacks = map[string]func() []attempt{
 	"calls":   callAttempts,
 	"files":   fileAttempts,
@@ -61,8 +63,9 @@ func init() {
 	}
 }
 
-// attackProgram runs the attempts of a group and writes the names of those that
-// succeeded. A second argument selects a kind.
+// attackProgram runs the attempts of the group args[0]. It writes the names of the
+// successful attempts to stdout, and the errors of the others to stderr. Control cases
+// pass args[1], a kind as a number: only attempts with these flags are run.
 func attackProgram(g Program, args []string) error {
 	runtime.LockOSThread() // namespaces and privileges apply to threads
 	only := 0
@@ -87,7 +90,8 @@ func attackProgram(g Program, args []string) error {
 	return nil
 }
 
-// expectRefused checks that no attempt of a group succeeds inside.
+// expectRefused checks that no attempt of a group succeeds inside a sandbox, except
+// those that the sandbox's own kernel may allow.
 func (w *world) expectRefused(group string) {
 	w.Helper()
 	host, err := os.Hostname()
@@ -140,8 +144,8 @@ func combinedOutput(c *exec.Cmd) (string, error) {
 	return out.String() + stderr.String(), nil
 }
 
-// expectAllowed checks that the attempts of a group succeed without
-// restrictions.
+// expectAllowed checks that the attempts of a group succeed without restrictions: in
+// new namespaces and, if the test runs as root, on the host, depending on their kind.
 func (w *world) expectAllowed(group string) {
 	w.Helper()
 	kinds := map[kind]func(...string) (string, error){allowedInNamespaces: w.runInNamespaces}
@@ -161,8 +165,9 @@ func (w *world) expectAllowed(group string) {
 	}
 }
 
-// expectFoundOnHost checks that a program which searches for something of the
-// host finds it when it runs without a sandbox.
+// expectFoundOnHost runs, without a sandbox, a program that fails if it can access
+// something of the host. It checks that the program fails with an error that contains
+// words.
 func (w *world) expectFoundOnHost(words string, args ...string) {
 	w.Helper()
 	got, err := w.runOnHost(args...)
@@ -171,7 +176,7 @@ func (w *world) expectFoundOnHost(words string, args ...string) {
 	}
 }
 
-// syscallAttempt returns an attempt of a system call.
+// syscallAttempt returns a function that makes a system call with up to six arguments.
 func syscallAttempt(number uintptr, args ...uintptr) func() error {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -183,8 +188,9 @@ func syscallAttempt(number uintptr, args ...uintptr) func() error {
 	}
 }
 
-// reaches returns an attempt with invalid arguments. It succeeds if the kernel
-// reports the arguments rather than a lack of permission.
+// reaches returns a function for a system call with invalid arguments. The attempt
+// succeeds if the kernel's error is about the arguments, because the kernel then did
+// not refuse the call itself.
 func reaches(do func() error) func() error {
 	return func() error {
 		err := do()
@@ -204,7 +210,7 @@ func child(attr *syscall.SysProcAttr) error {
 		return err
 	}
 	if attr.Ptrace {
-		err = p.Kill() // it waits for its tracer
+		err = p.Kill() // a traced process stops when it starts and waits for its tracer
 	}
 	_, werr := p.Wait()
 	return errors.Join(err, werr)

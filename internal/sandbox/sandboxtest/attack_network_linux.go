@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketAttempts are sockets that bypass the sandbox's network or use rare
+// socketAttempts create sockets that bypass the sandbox's network or use rarely used
 // parts of the kernel.
 func socketAttempts() []attempt {
 	all := []attempt{
@@ -54,8 +54,8 @@ func anySocketKind(family int) func() error {
 	}
 }
 
-// linkAttempts change the sandbox's network. A sandbox's own kernel has its own
-// network stack and may allow none of them.
+// linkAttempts change the sandbox's network. Even a sandbox's own kernel, which has its
+// own network stack, must refuse all of them.
 func linkAttempts() []attempt {
 	lo := uint32(1) // index of the loopback interface in every network namespace
 	link := netlinkBody(struct {
@@ -98,7 +98,7 @@ func linkAttempts() []attempt {
 	}
 }
 
-// netlinkBody returns the bytes of a structure of fixed size.
+// netlinkBody returns the bytes of a structure of fixed size in native byte order.
 func netlinkBody(v any) []byte {
 	b, err := binary.Append(nil, binary.NativeEndian, v)
 	if err != nil {
@@ -107,7 +107,8 @@ func netlinkBody(v any) []byte {
 	return b
 }
 
-// netlinkAttempt sends one request and returns the kernel's error.
+// netlinkAttempt returns a function that sends one request over a netlink socket and
+// returns the error in the kernel's answer.
 func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error {
 	return func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -164,8 +165,9 @@ func createTun() error {
 	return unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
 }
 
-// limitAttempts raise limits of a process or take more than its share. A
-// sandbox's own kernel may schedule freely: its total is limited outside.
+// limitAttempts raise the limits of a process or give it more than its share of the
+// machine. A sandbox's own kernel may allow this to its processes, because the host
+// limits the sandbox as a whole.
 func limitAttempts() []attempt {
 	all := []attempt{
 		{"a higher priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, allowedForRoot | allowedByOwnKernel},
@@ -187,7 +189,8 @@ func limitAttempts() []attempt {
 		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), allowedByOwnKernel},
 		{"real-time disk priority", syscallAttempt(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), allowedForRoot | allowedByOwnKernel},
 		{"a lower OOM score", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, allowedByOwnKernel},
-		// Not 0, with which the kernel would pass the core to a host program.
+		// Init sets this limit to 1, for which the kernel runs no core dump program
+		// of the host. For 0, the kernel would run it.
 		{"changing the core dump limit", func() error { return setLimit(unix.RLIMIT_CORE, unix.Rlimit{}) }, allowedInNamespaces},
 		{"raising init's OOM score", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, allowedByOwnKernel},
 	}
@@ -222,7 +225,8 @@ func raiseLimit(resource int) error {
 	return setLimit(resource, l)
 }
 
-// setLimit sets a limit and checks the result.
+// setLimit sets a limit and returns an error if the limit is then different, because
+// a sandbox may ignore the call and report success.
 func setLimit(resource int, l unix.Rlimit) error {
 	var is unix.Rlimit
 	if err := errors.Join(unix.Setrlimit(resource, &l), unix.Getrlimit(resource, &is)); err != nil {
@@ -234,8 +238,8 @@ func setLimit(resource int, l unix.Rlimit) error {
 	return nil
 }
 
-// initAttempts access init's process and executable. An agent that can write to
-// the executable would control the server after its next start.
+// initAttempts access init's process and executable. Init's executable is the
+// server's: an agent that can write to it controls the server after its next start.
 func initAttempts() []attempt {
 	at := fmt.Sprintf("/proc/%d/", attackedPID)
 	return []attempt{

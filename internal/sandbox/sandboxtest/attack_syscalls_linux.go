@@ -21,7 +21,7 @@ var namespaceKinds = map[string]uintptr{
 // scratchMemory is zeroed memory that system calls may read and write.
 var scratchMemory [4096]byte
 
-// callAttempts are system calls that affect the system outside the process.
+// callAttempts make system calls that affect the system outside the process.
 func callAttempts() []attempt {
 	return slices.Concat(namespaceAttempts(), mountAttempts(), kernelAttempts())
 }
@@ -73,7 +73,8 @@ func mountAttempts() []attempt {
 	}
 }
 
-// kernelAttempts are calls that use other processes, resources, and settings of the kernel.
+// kernelAttempts make system calls that access other processes, or resources and
+// settings of the kernel.
 func kernelAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{
@@ -221,17 +222,18 @@ func adjustClock() error {
 	if _, err := unix.Adjtimex(&t); err != nil {
 		return err
 	}
-	t.Modes = unix.ADJ_FREQUENCY // to its current value
+	t.Modes = unix.ADJ_FREQUENCY // sets the frequency to its current value
 	_, err := unix.Adjtimex(&t)
 	return err
 }
 
-// typeIntoTerminal inserts a character into the terminal of the server.
+// typeIntoTerminal opens the terminal of the server or, if that fails, inserts a
+// character into it through a standard stream.
 func typeIntoTerminal() error {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err == nil {
 		defer tty.Close()
-		return nil // opening it is sufficient
+		return nil // access to the terminal is a success in itself
 	}
 	key := []byte("x")
 	for fd := range uintptr(3) {
@@ -251,8 +253,8 @@ func fileAttempts() []attempt {
 		_ = os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700) // an error makes the control case fail
 		return path
 	}
-	// With its own kernel, success inside has no meaning; the files on the host
-	// are checked by another case.
+	// If the sandbox has its own kernel, a success inside does no harm. Another test
+	// case checks the files on the host.
 	return []attempt{
 		{"a block device", func() error { return unix.Mknod(dir+"/sda", unix.S_IFBLK|0o600, 8<<8) }, allowedByOwnKernel},
 		{"a character device", func() error { return unix.Mknod(dir+"/mem", unix.S_IFCHR|0o600, 1<<8|1) }, allowedByOwnKernel},
@@ -313,8 +315,8 @@ func setImmutable(path string) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, unix.STATX_ATTR_IMMUTABLE)
 }
 
-// openByHandle opens the root of the file system that contains the current
-// folder by a file handle.
+// openByHandle opens a folder by a file handle, which needs no path: the current
+// folder or, if its handle is not available, inode 2 of the same file system.
 func openByHandle() error {
 	mount, err := unix.Open(".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -102,8 +102,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.output.Write(p)
 }
 
-// slowReader reads the output long after the command's end. Wait must not
-// return before.
+// slowReader uses a writer that accepts the output only long after the command's end.
+// Wait must not return before the writer has received the output.
 func slowReader(w *world) {
 	const size = 60 << 10 // fits into the pipe and one read
 	g := &gate{open: make(chan struct{})}
@@ -209,7 +209,7 @@ func prepareBounded(w *world) {
 	}
 	w.must(os.RemoveAll(s.Scratch))
 	w.must(os.Mkdir(s.Scratch, 0o700))
-	w.prepare(s) // the failed attempt left nothing behind
+	w.prepare(s) // succeeds because the failed Prepare left nothing behind
 }
 
 func refusedSpecs(w *world) {
@@ -256,7 +256,7 @@ func twoAtOnce(w *world) {
 	w.want("second", "two", w.hostFile(two.Workspace, "who"))
 }
 
-// largeCommand is close to the kernel's limit, because prompts are passed as
+// largeCommand passes arguments of 1.2 MB, because agents receive prompts as
 // arguments.
 func largeCommand(w *world) {
 	args := make([]string, 12)

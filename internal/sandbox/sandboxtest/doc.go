@@ -5,10 +5,10 @@
 // skipped because it happens to fail.
 //
 // The programs that run inside sandboxes are part of this package. The test
-// binary is mounted into the sandbox and started under another name, so only a
-// kernel is needed. A test package calls Init first in TestMain.
+// binary is mounted into the sandbox and started under another name, so the tests
+// need no other program. TestMain of a driver's test package must call Init.
 //
-// Files named program_* contain code that runs inside a sandbox, files named
-// attack_* the attempts that must fail there. The other files contain test
+// Files named program_* contain code that runs inside a sandbox. Files named
+// attack_* contain the attempts that must fail there. The other files contain test
 // cases.
 package sandboxtest

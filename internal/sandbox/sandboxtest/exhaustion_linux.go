@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Resource limits of the exhaustion tests are small, and the programs limit
-// themselves in case a limit does not work.
+// Resource limits of the exhaustion tests, in bytes and processes. They are small, and
+// the programs stop at a maximum of their own in case a limit does not work.
 const (
 	memoryLimit  = 128 << 20
 	processLimit = 64
@@ -43,7 +43,8 @@ func init() {
 	}
 }
 
-// withNeighbor runs an attack while a normal sandbox runs next to it.
+// withNeighbor calls attack while another sandbox runs a normal program, which fails
+// if the attack affects it.
 func (w *world) withNeighbor(attack func()) {
 	w.Helper()
 	in, until := io.Pipe()
@@ -79,7 +80,8 @@ func memoryExhaustion(w *world, kind string) {
 	})
 }
 
-// diskExhaustion uses disk space in one way. The limit may be exceeded briefly.
+// diskExhaustion checks that a command that uses disk space in the given way ends with
+// the cause DiskFull. The limit may be exceeded briefly.
 func diskExhaustion(w *world, kind string) {
 	s := w.spec()
 	s.Resources.Disk = diskLimit
@@ -100,7 +102,7 @@ func diskExhaustion(w *world, kind string) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// processTreeBomb would start 511 processes without a limit.
+// processTreeBomb runs a program that would start 511 processes without a limit.
 func processTreeBomb(w *world) {
 	m := newMarker()
 	s := w.spec()
@@ -109,7 +111,7 @@ func processTreeBomb(w *world) {
 		r := w.launch(s, "fork-tree", m, "8")
 		deadline := time.Now().Add(testTimeout)
 		most := int64(0)
-		for full := 0; full < 5; { // it stays at its limit for a while
+		for full := 0; full < 5; { // until the usage is close to the limit for the fifth time
 			u, err := r.Usage(w.Context())
 			w.must(err)
 			most = max(most, u.Pids)
@@ -120,7 +122,7 @@ func processTreeBomb(w *world) {
 				w.Fatalf("only %d processes were started", most)
 			}
 		}
-		if most > processLimit+32 { // includes the driver's own threads
+		if most > processLimit+32 { // 32 for the driver's own threads
 			w.Errorf("%d processes and threads with a limit of %d", most, processLimit)
 		}
 		w.kill(r, 0)
@@ -142,8 +144,9 @@ func manyThreads(w *world) {
 	w.want("without a limit", "100 threads\n200 threads\n", w.succeed(free, "threads", "200"))
 }
 
-// outputNotRead blocks the reader of a large output: the writer must block, so
-// that the output does not fill the server's memory.
+// outputNotRead runs a command with a large output that the caller's writer does not
+// accept. The command must block, so that its output does not fill the server's
+// memory.
 func outputNotRead(w *world) {
 	const mb = 256
 	s := w.spec()
@@ -163,7 +166,8 @@ func outputNotRead(w *world) {
 	}
 }
 
-// gatedCounter counts bytes once it is open.
+// gatedCounter is a writer that blocks until open is closed, and counts the bytes that
+// it receives.
 type gatedCounter struct {
 	open  chan struct{}
 	taken atomic.Int64
@@ -199,8 +203,9 @@ func (w *world) awaitCondition(what string, done func() bool) {
 	}
 }
 
-// outputAfterExit checks a command that leaves a process with its output
-// behind: Wait returns, and the caller's writer is not called any more.
+// outputAfterExit runs a command that ends, but leaves behind a process that keeps
+// writing to the command's output. Wait must return, and the caller's writer must not
+// be called afterwards.
 func outputAfterExit(w *world) {
 	g := &gatedCounter{open: make(chan struct{})}
 	close(g.open)
@@ -219,7 +224,7 @@ func outputAfterExit(w *world) {
 // kernel does not affect other sandboxes or the server.
 func perUserLimit(w *world, thing string) {
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
-		return // all sandboxes share the limit of the server's user; they get smaller pipes
+		return // all sandboxes share the limit of the server's user; above it, pipes are only smaller
 	}
 	r := w.launch(w.spec(), "exhaust", thing)
 	w.awaitText(r.stdout, "ready")
@@ -231,8 +236,9 @@ func perUserLimit(w *world, thing string) {
 	w.kill(r, 0)
 }
 
-// diskUsageFollowsNoLinks exchanges a folder with a link to a host folder while
-// disk usage is measured.
+// diskUsageFollowsNoLinks measures the disk usage while a program repeatedly exchanges
+// a folder with a symbolic link to a folder of the host. The host's files must not be
+// counted.
 func diskUsageFollowsNoLinks(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o755))

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// imageCases test a root file system from an image.
+// imageCases test sandboxes with a root file system from an image.
 var imageCases = map[string]func(*world){
 	"image files are visible":     imageShown,
 	"an image hides host files":   imageHidesHost,
@@ -24,7 +24,8 @@ var imageCases = map[string]func(*world){
 	"an image with a network":     imageWithNetwork,
 }
 
-// image creates a small root with the suite's program.
+// image creates the root file system of a small image with the suite's program, and
+// returns its path.
 func (w *world) image() string {
 	w.Helper()
 	dir := filepath.Join(w.dir, "image")
@@ -50,7 +51,8 @@ func (w *world) image() string {
 	return dir
 }
 
-// addLibraries adds the libraries of the test binary if it was built with cgo.
+// addLibraries adds the shared libraries of the test binary to the image, if it was
+// built with cgo.
 func (w *world) addLibraries(image string) {
 	w.Helper()
 	f, err := elf.Open(filepath.Join(w.suite.tools, programName))
@@ -83,7 +85,7 @@ func (w *world) imageSpec() sandbox.Spec {
 	return s
 }
 
-// runInImage runs the program in the image.
+// runInImage runs the suite's program from the image and returns its output.
 func (w *world) runInImage(s sandbox.Spec, args ...string) string {
 	w.Helper()
 	c := sandbox.Command{Argv: append([]string{programName}, args...), Env: []string{"PATH=/bin", noExitDelay}}
@@ -138,7 +140,8 @@ func imageAccounts(w *world) {
 	}
 }
 
-// imageGivesNoRights runs a setuid program of root.
+// imageGivesNoRights checks that a setuid program of an image runs without additional
+// privileges.
 func imageGivesNoRights(w *world) {
 	s := w.imageSpec()
 	raised := filepath.Join(s.Image, "raised")
@@ -152,8 +155,8 @@ func imageGivesNoRights(w *world) {
 	}
 }
 
-// imageLinks checks an image with symbolic links that lead to the host while its
-// root is built.
+// imageLinks checks that files of the host are hidden although the image contains
+// symbolic links to them in place of folders that a driver uses to build the root.
 func imageLinks(w *world) {
 	s := w.imageSpec()
 	secret := filepath.Join(w.dir, "secret")
@@ -209,7 +212,7 @@ func imageMissing(w *world) {
 
 func imageWithNetwork(w *world) {
 	if !w.suite.Network {
-		return // not supported
+		return // the harness does not declare support
 	}
 	b, f := w.serveNetwork(w.imageSpec())
 	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + programName, "dial", "api.example.test:443"}})

@@ -58,7 +58,8 @@ func tmpPrivate(w *world) {
 	}
 }
 
-// noNetwork listens on all addresses that the sandbox might reach.
+// noNetwork checks that a sandbox can connect neither to the internet nor to addresses
+// and Unix sockets of the host, on which the test listens.
 func noNetwork(w *world) {
 	targets := []string{"tcp=1.1.1.1:53", "tcp=169.254.169.254:80", "tcp=[2606:4700:4700::1111]:53"}
 	for _, address := range append([]string{"127.0.0.1", "::1"}, hostAddresses(w)...) {
@@ -130,8 +131,8 @@ func signalsToInit(w *world) {
 	w.wantExit(w.launch(w.spec(), "signal-init"), sandbox.Exit{Cause: sandbox.Exited})
 }
 
-// linkForMount checks a workspace in which an earlier run has created a
-// symbolic link at a mount's target.
+// linkForMount checks that Prepare refuses a mount if its target contains a symbolic
+// link, which an earlier run may have created in the workspace.
 func linkForMount(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -152,14 +153,13 @@ func linkForMount(w *world) {
 	}
 }
 
-// noInheritedDescriptors checks that no file of the server is open in the
-// command.
+// noInheritedDescriptors checks that the command inherits no open file of the server.
 func noInheritedDescriptors(w *world) {
 	f, err := os.Open(w.dir)
 	w.must(err)
 	defer f.Close()
 	got := w.succeed(w.spec(), "descriptors")
-	streams := 0 // gVisor shows the host's pipes like this
+	streams := 0 // standard streams, which gVisor shows as "host:" with a number
 	for line := range strings.Lines(got) {
 		if w.suite.OwnKernel && strings.HasPrefix(line, "host:") && streams < 3 {
 			streams++
@@ -176,7 +176,8 @@ type limitCase struct {
 	run   func(*world)
 }
 
-// limitCases run if the harness declares the limit.
+// limitCases test resource limits. A case is run if holds returns true for the limits
+// that the harness declares.
 var limitCases = map[string]limitCase{
 	"memory limit":       {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
 	"fork bomb":          {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},

@@ -66,7 +66,8 @@ func kernelFilesControl(w *world) {
 	}
 }
 
-// harmlessDevices are the numbers of allowed devices.
+// harmlessDevices are the major and minor numbers of the allowed devices: null, zero,
+// full, random, urandom, tty, and ptmx.
 var harmlessDevices = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
 
 func onlyHarmlessDevices(w *world) {
@@ -79,7 +80,8 @@ func onlyHarmlessDevices(w *world) {
 	}
 }
 
-// makeCanaries creates files where a server and other programs store data.
+// makeCanaries creates files with a unique name in those folders of the host where a
+// server and other programs store data. It returns the name and the files' paths.
 func (w *world) makeCanaries() (name string, paths []string) {
 	w.Helper()
 	name = "canary-" + newMarker()
@@ -96,7 +98,8 @@ func (w *world) makeCanaries() (name string, paths []string) {
 	return name, paths
 }
 
-// serverFolderHidden checks a folder with a server's database, keys, and socket.
+// serverFolderHidden checks that a folder with a server's database, key, and socket is
+// hidden.
 func serverFolderHidden(w *world) {
 	name, paths := w.makeCanaries()
 	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
@@ -118,8 +121,8 @@ func canaryControl(w *world) {
 	w.expectFoundOnHost("the canary is visible", "find-canary", name, paths[0])
 }
 
-// sandboxesIsolated runs two sandboxes, one of which has resources that the
-// other tries to access.
+// sandboxesIsolated checks that sandboxes cannot access the files, sockets, shared
+// memory, and processes of another sandbox.
 func sandboxesIsolated(w *world) {
 	name, key := newMarker(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
 	s := w.spec()
@@ -168,7 +171,8 @@ func segmentControl(w *world) {
 	w.expectFoundOnHost("the segment", "find-segment", w.makeHostSegment())
 }
 
-// hostProcessesUnreachable checks processes by their process IDs on the host.
+// hostProcessesUnreachable checks that a sandbox cannot signal processes of the host by
+// their IDs on the host.
 func hostProcessesUnreachable(w *world) {
 	victim := exec.Command("sleep", "600")
 	w.must(victim.Start())
@@ -184,8 +188,9 @@ func hostProcessesUnreachable(w *world) {
 	}
 }
 
-// workingDirectories uses folders that init may have open. The command either
-// runs inside the sandbox or is not started.
+// workingDirectories starts commands in working directories that may refer to folders
+// of the host which init has open. Each command must either run inside the sandbox or
+// fail to start.
 func workingDirectories(w *world) {
 	dirs := []string{"/proc/1/cwd", "/proc/1/root", "/proc/self/cwd", "/proc/self/root", "/proc/self/root/../..", "/proc/thread-self/root"}
 	for fd := range 24 {
@@ -212,7 +217,8 @@ func workingDirectories(w *world) {
 	}
 }
 
-// initUnchanged starts a script. Its interpreter is the program that starts it.
+// initUnchanged checks that a script cannot change the init program by naming it as
+// its interpreter, for example by "#!/proc/self/exe".
 func initUnchanged(w *world) {
 	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
 		s := w.spec()
@@ -234,8 +240,8 @@ func initUnchanged(w *world) {
 	}
 }
 
-// leftFiles checks files that a hostile agent leaves for the snapshot, the next
-// run, and the clean-up.
+// leftFiles checks that files left by a hostile agent harm neither the snapshot, nor
+// the next run, nor the removal of the workspace.
 func leftFiles(w *world) {
 	s := w.spec()
 	r := w.launch(s, "leave-files")
@@ -249,7 +255,8 @@ func leftFiles(w *world) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// leftFilesControl checks that the program creates all files without a sandbox.
+// leftFilesControl checks that the program leave-files creates all files if it runs
+// without a sandbox.
 func leftFilesControl(w *world) {
 	_, err := w.runInNamespaces("leave-files")
 	w.must(err)
@@ -270,7 +277,7 @@ func leftFilesControl(w *world) {
 // limits fails with a message.
 func argumentsTooLong(w *world) {
 	long, many := strings.Repeat("x", 256<<10), make([]string, 40_000)
-	for i := range many { // more than a quarter of the largest stack
+	for i := range many { // 8 MB in total; the kernel's limit is 6 MB
 		many[i] = strings.Repeat("y", 200)
 	}
 	for name, change := range map[string]func(*sandbox.Command){
@@ -300,8 +307,8 @@ func argumentsTooLong(w *world) {
 	}
 }
 
-// environmentOnly checks that variables which affect the start of programs
-// affect only the command.
+// environmentOnly checks that variables which affect how programs start, such as
+// LD_PRELOAD, reach only the command and not the programs that start it.
 func environmentOnly(w *world) {
 	s := w.spec()
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "evil.so"), []byte("no library"), 0o755))

@@ -69,8 +69,8 @@ func killAfterEnd(w *world) {
 	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
 }
 
-// killDuringStart may kill the sandbox before, during, or after the start. In
-// each case no process is left and no call blocks.
+// killDuringStart kills the sandbox concurrently with Start: before, during, or after
+// it. In each case no call may block, and a started command must end as killed.
 func killDuringStart(w *world) {
 	for range 10 {
 		b := w.prepare(w.spec())

@@ -31,8 +31,9 @@ var networkCases = map[string]func(*world){
 	"no network requested":               func(w *world) { noNetworkRequested(w) },
 }
 
-// trafficServer serves a sandbox's network: it answers each connection with its
-// destination, and each datagram.
+// trafficServer serves a sandbox's network and records the destinations of connections
+// (targets) and the contents of datagrams (asked). It answers each connection with the
+// received text and the destination, and each datagram as answerTo describes.
 type trafficServer struct {
 	net     *sandbox.Network
 	mu      sync.Mutex // guards the fields below
@@ -40,8 +41,8 @@ type trafficServer struct {
 	asked   []string
 }
 
-// serveNetwork prepares a sandbox with a network and serves it until the test
-// ends.
+// serveNetwork prepares a sandbox with a network, and serves that network until the
+// test case ends.
 func (w *world) serveNetwork(s sandbox.Spec) (sandbox.Sandbox, *trafficServer) {
 	w.Helper()
 	s.Network = true
@@ -98,8 +99,9 @@ func (f *trafficServer) answer() {
 	}
 }
 
-// answerTo answers every DNS question with one address, and returns other
-// datagrams unchanged.
+// answerTo returns the answer to a datagram and the text to record. It answers a DNS
+// question of type A with 198.18.0.7 and other types with no address; asked is the
+// name. It returns other datagrams unchanged.
 func answerTo(b []byte) (answer []byte, asked string) {
 	var m dnsmessage.Message
 	if m.Unpack(b) != nil || len(m.Questions) != 1 {
@@ -126,8 +128,8 @@ func (f *trafficServer) seen() (targets, asked []string) {
 	return slices.Clone(f.targets), slices.Clone(f.asked)
 }
 
-// checkDial runs a program that connects to each address and checks its output
-// and the connections.
+// checkDial runs a program that connects to each address, and checks the program's
+// output and the connections that arrive.
 func (w *world) checkDial(s sandbox.Spec, addresses ...string) {
 	w.Helper()
 	b, f := w.serveNetwork(s)
@@ -154,10 +156,10 @@ func connectionsCaptured(w *world) {
 		"[::ffff:8.8.8.8]:853", "[::ffff:169.254.169.254]:80")
 }
 
-// hostAddressesCaptured listens on the host's addresses, where no connection
-// may arrive.
+// hostAddressesCaptured listens on the host's addresses and checks that the sandbox's
+// connections to them are captured, too.
 func hostAddressesCaptured(w *world) {
-	addresses := []string{"1.1.1.1:443"} // the host may have no address
+	addresses := []string{"1.1.1.1:443"} // because the host may have no IPv4 address
 	for _, a := range hostAddresses(w) {
 		if netip.MustParseAddr(a).Is6() {
 			continue
@@ -172,7 +174,8 @@ func hostAddressesCaptured(w *world) {
 	w.checkDial(w.spec(), addresses...)
 }
 
-// namesCaptured lets the program resolve names as usual.
+// namesCaptured checks that the DNS questions of a program which resolves names as
+// usual are captured.
 func namesCaptured(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("dial", "api.example.test:8443", "other.example.test:80"))
@@ -194,8 +197,9 @@ func datagramsCaptured(w *world) {
 	w.want("connections", "", strings.Join(targets, "\n"))
 }
 
-// otherTrafficRefused requires refusals rather than silence: a program that
-// waits for an answer over QUIC or IPv6 would not fall back.
+// otherTrafficRefused checks that other traffic is refused at once and not dropped
+// silently. Otherwise a program that tries QUIC or IPv6 first would wait for an answer
+// before it falls back to TCP over IPv4.
 func otherTrafficRefused(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("refuse",
@@ -217,8 +221,8 @@ func loopbackPrivate(w *world) {
 	w.want("connections and datagrams", "", strings.Join(slices.Concat(targets, asked), "\n"))
 }
 
-// otherSandboxUnreachable listens on all addresses in one sandbox and connects
-// from another.
+// otherSandboxUnreachable listens on all addresses in one sandbox and checks that
+// another sandbox cannot connect to them.
 func otherSandboxUnreachable(w *world) {
 	first, f1 := w.serveNetwork(w.spec())
 	second, f2 := w.serveNetwork(w.spec())
@@ -233,8 +237,8 @@ func otherSandboxUnreachable(w *world) {
 	}
 }
 
-// networkUnchangeable runs a program that attacks the network and then connects
-// as usual.
+// networkUnchangeable runs a program that tries to change the network's configuration
+// and then connects as usual.
 func networkUnchangeable(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	args := []string{"change-network", "1.1.1.1:443"}
@@ -257,7 +261,8 @@ func manyConnections(w *world) {
 	}
 }
 
-// largeTransfers sends more than any buffer holds.
+// largeTransfers sends 8 MB in each direction, more than the buffers of a connection
+// can hold.
 func largeTransfers(w *world) {
 	s := w.spec()
 	s.Network = true

@@ -15,8 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// makeLayer creates a host folder: "->x" is a symbolic link, "-" a whiteout, ""
-// a folder, "!" an opaque folder; every other text is a file's content.
+// makeLayer creates a folder on the host and returns its path. files maps paths to
+// what they are: "->x" is a symbolic link to x, "-" a whiteout, "" a folder, and "!"
+// an opaque folder; every other text is the content of a file.
 func (w *world) makeLayer(name string, files map[string]string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
@@ -60,7 +61,7 @@ func (w *world) threeLayers() sandbox.Mount {
 	}
 }
 
-// mountWith returns the sandbox of a test case.
+// mountWith returns the sandbox that give creates with the mounts.
 func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Mount) sandbox.Sandbox {
 	w.Helper()
 	b, err := give(s, mounts...)
@@ -70,7 +71,8 @@ func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Moun
 	return b
 }
 
-// runToEnd runs a program to its end and closes the sandbox.
+// runToEnd runs a program that must exit with 0, closes the sandbox, and returns the
+// program's output.
 func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	w.Helper()
 	r := w.start(b, command(args...))
@@ -79,7 +81,8 @@ func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	return r.stdout.String()
 }
 
-// hashDirs returns a hash of all files, metadata, and attributes in folders.
+// hashDirs returns a hash of the contents, metadata, and attribute names of all files
+// in the folders.
 func (w *world) hashDirs(dirs ...string) string {
 	w.Helper()
 	sum := sha256.New()
@@ -109,7 +112,9 @@ func (w *world) hashDirs(dirs ...string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// changes lists the content of an upper folder.
+// changes lists the entries of an upper folder, sorted. Each is a path and a word:
+// "gone" for a whiteout, "hides" for an opaque folder, "folder" for another folder, the
+// content of a regular file, or the type of any other file.
 func (w *world) changes(upper string) []string {
 	w.Helper()
 	var list []string

@@ -49,7 +49,8 @@ func layersRead(w *world, with mountFunc) {
 	w.want("changes", "[]", fmt.Sprint(w.changes(m.Upper)))
 }
 
-// layersChanged checks the upper folder, from which snapshots are made.
+// layersChanged checks the upper folder after a program changed files of the layers.
+// Snapshots are made from the upper folder.
 func layersChanged(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
 	before := w.hashDirs(m.Layers...)
@@ -83,8 +84,8 @@ func changesAsLayer(w *world, with mountFunc) {
 	w.must(sandbox.Remove(filepath.Dir(m.Upper)))
 }
 
-// wantNothingLeft checks the folder next to an upper folder and removes
-// everything.
+// wantNothingLeft checks that the upper folder is the only entry of its parent folder
+// and that no overlay is mounted on the host. It then removes the parent folder.
 func (w *world) wantNothingLeft(upper string) {
 	w.Helper()
 	entries, err := os.ReadDir(filepath.Dir(upper))
@@ -120,8 +121,8 @@ func layersAliased(w *world, with mountFunc) {
 	w.want("changes", want, strings.Join(w.changes(m.Upper), "\n"))
 }
 
-// layersAsFolders replaces both of the agent's own folders; their previous
-// content is hidden.
+// layersAsFolders mounts overlays over the agent's home and workspace, which hides the
+// previous content of these folders.
 func layersAsFolders(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
 	home := sandbox.Mount{Target: sandbox.HomeDir, Layers: []string{w.makeLayer("home", map[string]string{".state": "s0"})}, Upper: filepath.Join(w.dir, "changes", "home")}
@@ -148,7 +149,8 @@ func mountsInLayers(w *world, with mountFunc) {
 	w.want("changes", "[deep folder deep/in folder deep/in/put folder gone folder gone/put folder]", strings.ReplaceAll(fmt.Sprint(w.changes(m.Upper)), "hides", "folder"))
 }
 
-// linksInLayers checks that symbolic links on the way to a target are refused.
+// linksInLayers checks that a mount is refused if its target contains a symbolic link
+// or a file of a layer.
 func linksInLayers(w *world, with mountFunc) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -177,8 +179,8 @@ func manyLayers(w *world, with mountFunc) {
 	w.want("read inside", want.String()+"top 000\n", w.runToEnd(w.mountWith(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
-// lockedLayers checks that inaccessible folders of the agent can be read for a
-// snapshot.
+// lockedLayers checks that folders from which an agent removed all permissions can be
+// read for a snapshot, and removed.
 func lockedLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
 	w.runToEnd(w.mountWith(with, w.spec(), m), "remove-permissions")
@@ -186,8 +188,8 @@ func lockedLayers(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// layersMissing checks that nothing is left behind and that the sandbox accepts
-// other mounts.
+// layersMissing checks that invalid layers are refused, that nothing is left behind,
+// and that the sandbox then accepts other mounts.
 func layersMissing(w *world, with mountFunc) {
 	m := w.threeLayers()
 	missing := filepath.Join(w.dir, "missing")
@@ -216,11 +218,12 @@ func layersMissing(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// forgedMarksIgnored checks that marks created by an agent neither remove nor
-// hide files in a snapshot, and that the agent cannot remove existing marks.
+// forgedMarksIgnored checks the marks of overlays, which are whiteouts and extended
+// attributes: marks created by an agent neither remove nor hide files in a snapshot,
+// and the agent cannot remove existing marks.
 func forgedMarksIgnored(w *world, with mountFunc) {
 	m := w.threeLayers()
-	for _, l := range m.Layers { // visible to the agent
+	for _, l := range m.Layers { // files that forged marks could hide
 		w.must(os.MkdirAll(filepath.Join(l, "victim", "sub"), 0o755))
 		w.must(os.WriteFile(filepath.Join(l, "victim", "file"), []byte("x"), 0o644))
 	}
@@ -234,15 +237,15 @@ func forgedMarksIgnored(w *world, with mountFunc) {
 	w.want("the layers", before, w.hashDirs(m.Layers...))
 }
 
-// forgedMarks returns the marks in an upper folder that do not result from a
-// change.
+// forgedMarks returns the marks in an upper folder that are not the result of a change
+// of files.
 func (w *world) forgedMarks(upper string) []string {
 	w.Helper()
 	var found []string
 	w.must(filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, upper+"/")
 		if err != nil || strings.HasPrefix(rel, "replaced") || strings.HasPrefix(rel, "own") && isOpaque(path) {
-			return err // "own" is new and hides nothing
+			return err // "own" is a new folder, so that an opaque mark hides nothing
 		}
 		if isWhiteout(path) {
 			found = append(found, rel+" is gone")
@@ -258,7 +261,8 @@ func (w *world) forgedMarks(upper string) []string {
 	return found
 }
 
-// marksCanBeForged checks that the program creates the marks without a sandbox.
+// marksCanBeForged checks that the program forge-marks creates the marks if it runs
+// without a sandbox.
 func marksCanBeForged(w *world) {
 	w.makeLayer("", map[string]string{"victim/sub/": "", "victim/file": "x", "replaced/f": "x"})
 	if _, err := w.runInNamespaces("forge-marks"); err != nil {
@@ -272,10 +276,11 @@ func marksCanBeForged(w *world) {
 	}
 }
 
-// overlayDiskLimit fills the disk. The limit may be exceeded briefly.
+// overlayDiskLimit checks that a program that writes too much to an overlay ends with
+// the cause DiskFull. The limit may be exceeded briefly.
 func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 	if !w.suite.Limits.Disk {
-		return // as declared
+		return // the harness does not declare the limit
 	}
 	s, m := w.spec(), w.threeLayers()
 	s.Resources.Disk = diskLimit
@@ -294,7 +299,7 @@ func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 // written files are counted once for all aliases.
 func layersNotCounted(w *world, with mountFunc) {
 	if !w.suite.Limits.Disk {
-		return // as declared
+		return // the harness does not declare the limit
 	}
 	s, m := w.spec(), w.threeLayers()
 	s.Resources.Disk = diskLimit

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// processCases need commands that run as processes.
+// processCases test drivers whose commands are processes.
 var processCases = map[string]func(*world){
 	"signals":                         signals,
 	"search path":                     searchPath,
@@ -162,7 +162,7 @@ func readOnlyMount(w *world) {
 	w.want("on the host", "data", w.hostFile(given, "f"))
 }
 
-// exitUnderLoad runs many sandboxes in parallel.
+// exitUnderLoad checks the exits of 12 sandboxes that run in parallel.
 func exitUnderLoad(w *world) {
 	var list []*running
 	for i := range 12 {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// guestName is the program name under which the test binary runs the suite's
-// programs.
+// programName is the name under which the test binary is started to run one of the
+// suite's programs.
 const programName = "stint-testprogram"
 
-// programTimeout is how long a program waits for an immediate result. Only
-// failing tests wait that long.
+// programTimeout limits how long a program waits for a result that normally arrives at
+// once. Only failing tests wait that long.
 const programTimeout = time.Minute
 
-// Program is the environment of a program of the suite. Drivers without
-// processes call RunProgram from their script.
+// Program is the environment of a program of the suite. The scripts of test drivers
+// without processes create one and call RunProgram.
 type Program struct {
 	Argv   []string // Argv[1] is the name of the program
 	Env    []string
@@ -33,10 +33,10 @@ type Program struct {
 	Stderr io.Writer
 	Term   <-chan struct{}            // closed at SIGTERM
 	Done   <-chan struct{}            // closed at SIGKILL; nil in a process
-	Path   func(inside string) string // returns the real path of a path inside
+	Path   func(inside string) string // converts a path inside the sandbox to the path that the program must use
 }
 
-// RunProgram runs a program and returns its exit code.
+// RunProgram runs the program g.Argv[1] and returns its exit code.
 func RunProgram(g Program) int {
 	if len(g.Argv) < 2 {
 		fmt.Fprintln(g.Stderr, "no program is named")
@@ -61,8 +61,8 @@ type exitCode int
 
 func (c exitCode) Error() string { return "exit code " + strconv.Itoa(int(c)) }
 
-// programsByName are programs that can run as functions and as processes.
-// Hostile programs are added on systems that support them.
+// programsByName are the programs of the suite. Those listed here can run both as
+// functions and as processes. Other files add programs that need a process or Linux.
 var programsByName = map[string]func(g Program, args []string) error{
 	"exit":        exitProgram,
 	"args":        argsProgram,
@@ -103,7 +103,7 @@ func envProgram(g Program, _ []string) error {
 	return err
 }
 
-// sayProgram writes arguments to stdout and stderr alternately.
+// sayProgram writes its arguments alternately to stdout and stderr.
 func sayProgram(g Program, args []string) error {
 	for i, a := range args {
 		w := g.Stdout
@@ -117,7 +117,7 @@ func sayProgram(g Program, args []string) error {
 	return nil
 }
 
-// floodProgram writes numbered lines with the given total size.
+// floodProgram writes numbered lines with a total size of args[0] bytes.
 func floodProgram(g Program, args []string) error {
 	size, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -175,7 +175,7 @@ func hangProgram(g Program, _ []string) error {
 	}
 }
 
-// ignoreTermProgram ignores SIGTERM.
+// ignoreTermProgram writes "ready", and runs until SIGKILL.
 func ignoreTermProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
@@ -184,7 +184,8 @@ func ignoreTermProgram(g Program, _ []string) error {
 	return exitCode(137)
 }
 
-// runProgramProcess runs a program in this process.
+// runProgramProcess runs the program that this process's arguments name, and returns
+// its exit code.
 func runProgramProcess() int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)

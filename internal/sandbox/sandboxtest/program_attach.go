@@ -15,8 +15,8 @@ func init() {
 	programsByName["shm"] = shmProgram
 }
 
-// attachedProgram reads attached files, and writes to writable and read-only
-// mounts.
+// attachedProgram writes the content of attached files to stdout, checks that
+// read-only folders cannot be written, and writes to a writable mount.
 func attachedProgram(g Program, _ []string) error {
 	read := []string{"/data/f", sandbox.WorkspaceDir + "/in/put/f", "/mnt/out/deep/f", "/mnt/out/deep/again/f", sandbox.WorkspaceDir + "/later"}
 	if err := readProgram(g, read); err != nil {
@@ -30,8 +30,8 @@ func attachedProgram(g Program, _ []string) error {
 	return writeProgram(g, []string{"/mnt/out/deep/x", "made"})
 }
 
-// shmProgram writes a number of megabytes to /dev/shm. Exit code 9 means that
-// it is full.
+// shmProgram writes args[0] megabytes to /dev/shm. Exit code 9 means that /dev/shm is
+// full.
 func shmProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {

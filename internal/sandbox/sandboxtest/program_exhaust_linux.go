@@ -30,8 +30,8 @@ func init() {
 	programsByName["swap"] = swapProgram
 }
 
-// neighborProgram does what a normal agent does until its input ends, and fails
-// if something does not work.
+// neighborProgram repeats the work of a normal agent until its input ends, and fails
+// if any of it fails.
 func neighborProgram(g Program, _ []string) error {
 	end := make(chan struct{})
 	go func() {
@@ -74,8 +74,8 @@ func normalWork() error {
 	return loopbackProgram(Program{}, nil)
 }
 
-// useMemoryProgram allocates a number of megabytes of one kind of memory and
-// reports success.
+// useMemoryProgram allocates args[1] megabytes of the kind of memory args[0], and
+// writes "allocated" if this succeeds.
 func useMemoryProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -151,7 +151,7 @@ func touchPages(m []byte) {
 	}
 }
 
-// writeMegabytes writes a number of megabytes to a file.
+// writeMegabytes writes mb megabytes to a file and leaves it open.
 func writeMegabytes(path string, mb int) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -170,8 +170,8 @@ func writeMegabytesTo(f *os.File, mb int) error {
 	return nil
 }
 
-// useDiskProgram uses more than a number of megabytes of disk space in one way,
-// and keeps running.
+// useDiskProgram uses at least args[1] megabytes of disk space in the way args[0], and
+// keeps running.
 func useDiskProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -251,7 +251,7 @@ var diskUses = map[string]func(mb int) error{
 		}
 		return writeMegabytesTo(f, mb)
 	},
-	"many files": func(mb int) error { // each uses an inode of the host
+	"many files": func(mb int) error { // empty files, each of which uses an inode of the host
 		for i := range mb << 8 {
 			if i%1000 == 0 {
 				if err := os.Mkdir(fmt.Sprintf("many%d", i/1000), 0o700); err != nil {
@@ -269,8 +269,8 @@ var diskUses = map[string]func(mb int) error{
 // keptFile keeps a file open while the process runs.
 var keptFile *os.File
 
-// forkTreeProgram starts two copies of itself recursively, to the given depth.
-// They ignore SIGTERM. args[0] is a marker in their command lines.
+// forkTreeProgram starts two copies of itself recursively, to the depth args[1]. All
+// of them ignore SIGTERM. args[0] is a marker in their command lines.
 func forkTreeProgram(g Program, args []string) error {
 	depth, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -290,7 +290,7 @@ func forkTreeProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// threadsProgram creates a number of threads and reports every hundredth.
+// threadsProgram creates args[0] threads and writes a line after every hundredth.
 func threadsProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -301,7 +301,7 @@ func threadsProgram(g Program, args []string) error {
 		go func() {
 			runtime.LockOSThread()
 			up <- struct{}{}
-			select {} // no other goroutine gets this thread
+			select {} // keeps the thread, so that each goroutine needs a new one
 		}()
 		<-up
 		if (i+1)%100 == 0 {
@@ -311,8 +311,8 @@ func threadsProgram(g Program, args []string) error {
 	return nil
 }
 
-// writeOutputProgram writes a number of megabytes as fast as possible and
-// records its progress in a file.
+// writeOutputProgram writes args[0] megabytes to stdout as fast as possible, and records
+// the number of written bytes in the file progress.
 func writeOutputProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -334,8 +334,8 @@ func writeOutputProgram(g Program, args []string) error {
 	return nil
 }
 
-// exhaustPerUserProgram allocates all of a resource that the kernel limits per
-// user, and keeps running.
+// exhaustPerUserProgram allocates the resource args[0], which the kernel limits per
+// user, until an allocation fails (at most 8192 times), and keeps running.
 func exhaustPerUserProgram(g Program, args []string) error {
 	take, n := perUserResources[args[0]], 0
 	for ; n < 8192 && take() == nil; n++ {
@@ -344,7 +344,8 @@ func exhaustPerUserProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// perUserResources allocate one more of each resource and keep it.
+// perUserResources maps each resource to a function that allocates one more unit of it
+// and keeps it until the process ends.
 var perUserResources = map[string]func() error{
 	"inotify instances": func() error { _, err := unix.InotifyInit1(unix.IN_CLOEXEC); return err },
 	"pipes": func() error {
@@ -368,8 +369,9 @@ var perUserResources = map[string]func() error{
 	},
 }
 
-// allocateOneProgram succeeds if one more of a resource can be allocated. It
-// releases it, because it may run on the host.
+// allocateOneProgram succeeds if one more unit of the resource args[0] can be
+// allocated. It removes a shared memory segment again, because a segment on the host
+// would remain after the process's end.
 func allocateOneProgram(_ Program, args []string) error {
 	if args[0] != "segments" {
 		return perUserResources[args[0]]()
@@ -385,7 +387,8 @@ func newSegment() (int, error) {
 	return unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
 }
 
-// keepWritingProgram leaves a process behind that keeps writing to its output.
+// keepWritingProgram leaves a process behind that keeps writing to the same output.
+// args[0] is a marker in its command line. Only that process has a second argument.
 func keepWritingProgram(g Program, args []string) error {
 	if len(args) > 1 {
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -399,8 +402,8 @@ func keepWritingProgram(g Program, args []string) error {
 	return err
 }
 
-// swapProgram repeatedly exchanges a folder with a symbolic link to another
-// one.
+// swapProgram repeatedly exchanges a folder with a symbolic link to the folder
+// args[0].
 func swapProgram(g Program, args []string) error {
 	for _, dir := range []string{"d/sub", "other"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

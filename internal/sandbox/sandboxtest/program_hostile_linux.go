@@ -53,7 +53,8 @@ func signalProgram(_ Program, args []string) error {
 	return nil
 }
 
-// connectProgram succeeds if no address answers.
+// connectProgram succeeds if it can connect to none of the addresses, which have the
+// form network=address, and can create no vsock socket.
 func connectProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, "=")
@@ -95,7 +96,7 @@ func interfacesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// processesProgram writes the visible command lines.
+// processesProgram writes the command lines of all processes that it can see.
 func processesProgram(g Program, _ []string) error {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -111,7 +112,8 @@ func processesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// secretsProgram searches the environments of all processes for a text.
+// secretsProgram succeeds if the environment of no process contains the text args[0]
+// and files of init in /proc cannot be read.
 func secretsProgram(_ Program, args []string) error {
 	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/cmdline"} {
 		files, err := filepath.Glob(pattern)
@@ -165,7 +167,8 @@ func tryWriteProgram(_ Program, args []string) error {
 	return nil
 }
 
-// reopenProgram opens its streams by name, as shell scripts do.
+// reopenProgram opens its output streams by name, as shell scripts do, and writes each
+// name to its stream.
 func reopenProgram(_ Program, _ []string) error {
 	for _, name := range []string{"/dev/stdout", "/dev/stderr"} {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -182,7 +185,8 @@ func reopenProgram(_ Program, _ []string) error {
 	return nil
 }
 
-// printStatusProgram writes the lines of its status about users and privileges.
+// printStatusProgram writes the lines about users and privileges of its
+// /proc/self/status.
 func printStatusProgram(g Program, _ []string) error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -197,7 +201,8 @@ func printStatusProgram(g Program, _ []string) error {
 	return nil
 }
 
-// startAgain starts this binary again, with its output unless alone is set.
+// startAgain starts this binary again. If alone is set, the new process has its own
+// session and no output; otherwise it shares this process's output.
 func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	c := exec.Command("/proc/self/exe")
 	c.Args = append([]string{programName}, args...)
@@ -231,13 +236,14 @@ func processTreeProgram(g Program, args []string) error {
 	if depth < 3 {
 		return nil // leaves its children orphaned
 	}
-	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the leaves: the other processes of the tree have ended
+	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the processes of depth 0; those between have ended
 		return err
 	}
 	return ignoreTermProgram(g, nil)
 }
 
-// awaitProcesses waits until n processes have the marker.
+// awaitProcesses waits until n processes have the marker in their command lines. It
+// fails after programTimeout.
 func awaitProcesses(mark string, n int) error {
 	for end := time.Now().Add(programTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if len(processesWithMarker(mark)) >= n {
@@ -247,7 +253,7 @@ func awaitProcesses(mark string, n int) error {
 	return fmt.Errorf("only %d of %d processes were started", len(processesWithMarker(mark)), n)
 }
 
-// processesWithMarker returns the visible running processes with the marker in
+// processesWithMarker returns the IDs of all visible processes that have the marker in
 // their command line.
 func processesWithMarker(mark string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
@@ -264,8 +270,8 @@ func processesWithMarker(mark string) []int {
 	return pids
 }
 
-// leaveChildProgram leaves a process behind that keeps its output open and does
-// not write to it. A write would end it once the pipe is not read any more.
+// leaveChildProgram leaves a process behind that keeps the output open but does not
+// write to it. If it wrote after the pipe's reader was closed, SIGPIPE would end it.
 func leaveChildProgram(g Program, args []string) error {
 	if _, err := startAgain(g, false, "process-tree", args[0], "0"); err != nil {
 		return err
@@ -277,8 +283,8 @@ func leaveChildProgram(g Program, args []string) error {
 	return err
 }
 
-// killAllProgram kills all processes that it can, the given ones, and itself
-// last.
+// killAllProgram sends SIGKILL to all processes that it can reach, to the process IDs
+// in args, to all IDs below 5000, and finally to itself.
 func killAllProgram(_ Program, args []string) error {
 	if _, err := startAgain(Program{}, true, "ignore-term"); err != nil {
 		return err
@@ -297,8 +303,8 @@ func killAllProgram(_ Program, args []string) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// signalInitProgram sends every signal to init, repeatedly, so that some arrive
-// while init handles others, and changes its resource limits.
+// signalInitProgram tries to change init's resource limits, and sends every signal to
+// init repeatedly, so that some arrive while init handles others.
 func signalInitProgram(_ Program, _ []string) error {
 	for resource := range 16 {
 		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
@@ -325,12 +331,13 @@ func allocateProgram(g Program, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
-	_, rerr := io.Copy(io.Discard, g.Stdin) // empty, unless other processes must allocate first
+	_, rerr := io.Copy(io.Discard, g.Stdin) // allocateInChildren keeps it open until all processes have allocated
 	runtime.KeepAlive(held)
 	return errors.Join(err, rerr)
 }
 
-// forkProgram starts processes and writes how many of them were started.
+// forkProgram starts args[0] processes, stops at the first failure, and writes how many
+// it started.
 func forkProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -346,7 +353,7 @@ func forkProgram(g Program, args []string) error {
 	return err
 }
 
-// fillProgram fills a folder with a number of megabytes, and keeps running.
+// fillProgram writes args[1] megabytes to the folder args[0], and keeps running.
 func fillProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -375,7 +382,7 @@ func spinProgram(g Program, _ []string) error {
 	}
 }
 
-// descriptorsProgram writes the targets of its open files.
+// descriptorsProgram writes the link targets of its entries in /proc/self/fd.
 func descriptorsProgram(g Program, _ []string) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -389,8 +396,8 @@ func descriptorsProgram(g Program, _ []string) error {
 	return nil
 }
 
-// stopDescendants stops the children of a server so that they cannot react to
-// its end. Sweep must still end them.
+// stopDescendants sends SIGSTOP to all descendants of a server, so that they cannot
+// react to its end. Sweep must still end them.
 func stopDescendants(pid int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
 	for _, l := range lists {
@@ -400,7 +407,7 @@ func stopDescendants(pid int) {
 		}
 		for f := range strings.FieldsSeq(string(b)) {
 			if child, err := strconv.Atoi(f); err == nil {
-				_ = unix.Kill(child, unix.SIGSTOP) // an error means that it has ended
+				_ = unix.Kill(child, unix.SIGSTOP) // an error means that the process has ended
 				stopDescendants(child)
 			}
 		}

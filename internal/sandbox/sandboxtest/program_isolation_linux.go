@@ -29,8 +29,8 @@ func init() {
 	programsByName["leave-files"] = leaveFilesProgram
 }
 
-// writableProgram lists the kernel files that are writable, except those of its
-// own process.
+// writableProgram lists the writable files below the folders args, except those of its
+// own process in /proc.
 func writableProgram(g Program, args []string) error {
 	for _, root := range args {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -55,8 +55,9 @@ func writableProgram(g Program, args []string) error {
 	return nil
 }
 
-// canWrite opens a file. Files that any user can open must also be written;
-// their content is written back.
+// canWrite reports whether a kernel file can be written. For most files, it is
+// sufficient that they can be opened for writing. Some files can be opened by any user
+// and refuse only the write itself; canWrite writes their current content back.
 func canWrite(path string) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,14 +79,14 @@ func canWrite(path string) bool {
 	return err == nil
 }
 
-// isOwn reports whether a folder of proc belongs to this process, which may
-// change its own settings.
+// isOwn reports whether a folder of /proc belongs to this process, which may change
+// its own settings.
 func isOwn(name string) bool {
 	pid, err := strconv.Atoi(name)
 	return err == nil && pid == os.Getpid()
 }
 
-// devicesProgram lists the numbers of all devices.
+// devicesProgram lists the type, numbers, and path of all devices in /dev.
 func devicesProgram(g Program, _ []string) error {
 	return filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeDevice == 0 {
@@ -104,8 +105,9 @@ func devicesProgram(g Program, _ []string) error {
 	})
 }
 
-// findCanaryProgram searches for a name in all folders except those of the
-// system, from all possible starting points.
+// findCanaryProgram fails if it finds one of the paths args[1:], or a file named
+// args[0] outside the folders of the system. It searches below / and below all links
+// in /proc that could refer to a folder of the host.
 func findCanaryProgram(_ Program, args []string) error {
 	for _, path := range args[1:] {
 		for _, from := range []string{"", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root"} {
@@ -135,8 +137,8 @@ func findCanaryProgram(_ Program, args []string) error {
 	return nil
 }
 
-// victimProgram creates files, sockets, memory, and an environment variable
-// that other sandboxes try to access. It writes its address and keeps running.
+// victimProgram creates files, sockets, and shared memory that other sandboxes try to
+// access. It writes its TCP address and keeps running.
 func victimProgram(g Program, args []string) error {
 	name := args[0]
 	for _, dir := range []string{".", "/tmp", "/dev/shm", "/home/agent"} {
@@ -167,7 +169,7 @@ func makeSegment(key string) error {
 	return err
 }
 
-// dropSegment removes a segment of makeSegment on the host.
+// dropSegment removes the segment that makeSegment created.
 func dropSegment(key string) {
 	n, err := strconv.Atoi(key)
 	if err != nil {
@@ -178,7 +180,8 @@ func dropSegment(key string) {
 	}
 }
 
-// findSegmentProgram succeeds if no segment has the key and none is listed.
+// findSegmentProgram succeeds if no shared memory segment has the key args[0] and
+// /proc/sysvipc lists no objects.
 func findSegmentProgram(_ Program, args []string) error {
 	key, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -195,7 +198,8 @@ func findSegmentProgram(_ Program, args []string) error {
 	return nil
 }
 
-// signalProcessesProgram succeeds if no process has one of the numbers.
+// signalProcessesProgram succeeds if the processes with the IDs args can be neither
+// signaled nor changed.
 func signalProcessesProgram(_ Program, args []string) error {
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
@@ -224,8 +228,9 @@ func signalProcessesProgram(_ Program, args []string) error {
 	return nil
 }
 
-// leaveDirectoryProgram succeeds if its working directory and its descriptors
-// are inside the sandbox, and none of the paths can be reached from them.
+// leaveDirectoryProgram succeeds if its working directory is inside the sandbox, no
+// folder is left open, and none of the paths args can be reached from its working
+// directory and its descriptors.
 func leaveDirectoryProgram(_ Program, args []string) error {
 	dir, err := unix.Getwd()
 	if err != nil || !strings.HasPrefix(dir, "/") {
@@ -253,9 +258,9 @@ func leaveDirectoryProgram(_ Program, args []string) error {
 	return nil
 }
 
-// modifyParentProgram is started by a script. Its interpreter is the program that
-// starts it. If that is the server's executable, it is now the process's
-// executable. The program succeeds if it cannot change it.
+// modifyParentProgram runs if a script names the program that starts commands as its
+// interpreter. That program, which may be the server's executable, is then the
+// executable of this process. modifyParentProgram succeeds if it cannot change it.
 func modifyParentProgram(g Program, _ []string) error {
 	const path = "/proc/self/exe"
 	for name, try := range map[string]func() error{
@@ -282,8 +287,8 @@ func modifyParentProgram(g Program, _ []string) error {
 	return err
 }
 
-// leaveFilesProgram creates files that are hard to read, store, and remove.
-// Errors are ignored.
+// leaveFilesProgram creates files that are hard to read, store, and remove. It writes
+// errors to stderr and continues.
 func leaveFilesProgram(g Program, _ []string) error {
 	type step = func() error
 	file := func(name string) string {
@@ -327,7 +332,8 @@ var unusualNames = []string{
 	"new\nline", "\xff\xfe\x80", "-rf", "--", "...", " ", "\x1b[31mred\x1b[0m", "\r", "$(id)", "`id`", "'\"", "a\\b", "\u202egpj.exe", "CON", strings.Repeat("ü", 127), ".stint", "%2e%2e%2f",
 }
 
-// makeDeepDir creates nested folders that are deeper than a path can name.
+// makeDeepDir creates nested folders. With 2200 levels, the path of the deepest is
+// longer than the 4096 bytes that the kernel accepts.
 func makeDeepDir(name string, levels int) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
@@ -350,9 +356,8 @@ func makeDeepDir(name string, levels int) error {
 	return unix.Close(at)
 }
 
-// wantHarmless checks a folder that hostile programs wrote to, at any depth:
-// all files belong to the current user, and none grants privileges to a user
-// that runs it.
+// wantHarmless checks a folder that hostile programs wrote to, at any depth: all files
+// belong to the current user, none is setuid or has capabilities, and none is a device.
 func (w *world) wantHarmless(dir string) {
 	w.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -367,7 +372,7 @@ func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	for _, name := range names {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			continue // in an inaccessible folder
+			continue // the folder is inaccessible
 		}
 		at := path + "/" + name
 		if depth > 5 {
@@ -396,5 +401,6 @@ func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	}
 }
 
-// aliveOnHost reports whether a process of the host has this number.
+// aliveOnHost reports whether the host has a process with this ID that the current
+// user may signal.
 func aliveOnHost(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -23,7 +23,7 @@ func init() {
 	programsByName["echo"] = echoProgram
 }
 
-// dialProgram sends a greeting to each address and writes the answer.
+// dialProgram connects to each address, sends a greeting, and writes the answer.
 func dialProgram(g Program, args []string) error {
 	for _, a := range args {
 		said, err := greet(a)
@@ -90,8 +90,8 @@ func exchange(network, address string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// refuseProgram succeeds if each "network address" is refused rather than
-// silent.
+// refuseProgram succeeds if each destination, given as "network address", refuses at
+// once. It fails if one answers or does not react until a timeout.
 func refuseProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, " ")
@@ -107,8 +107,8 @@ func refuseProgram(_ Program, args []string) error {
 	return nil
 }
 
-// loopbackOnlyProgram connects to itself by each loopback address, and must not
-// reach the given address of the host.
+// loopbackOnlyProgram succeeds if it can connect to itself by each loopback address,
+// but not to the host's address args[0].
 func loopbackOnlyProgram(_ Program, args []string) error {
 	if err := refuseProgram(Program{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
 		return err
@@ -125,7 +125,7 @@ func selfTalk(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRNOTAVAIL) && strings.HasPrefix(listen, "[") {
-			return nil // a system without IPv6 is fine
+			return nil // the system has no IPv6
 		}
 		return err
 	}
@@ -147,7 +147,8 @@ func selfTalk(listen string) error {
 	return err
 }
 
-// serveProgram answers connections and datagrams until it is killed.
+// serveProgram answers connections and datagrams at the address args[0] until it is
+// killed.
 func serveProgram(g Program, args []string) error {
 	l, err := net.Listen("tcp4", args[0])
 	if err != nil {
@@ -180,7 +181,7 @@ func serveProgram(g Program, args []string) error {
 	}
 }
 
-// dialManyProgram connects to one address many times concurrently.
+// dialManyProgram connects to the address args[0] args[1] times concurrently.
 func dialManyProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -200,7 +201,8 @@ func dialManyProgram(_ Program, args []string) error {
 	return errors.Join(errs...)
 }
 
-// echoProgram sends a number of bytes and must receive them back.
+// echoProgram sends args[1] bytes to the address args[0], and succeeds if it receives
+// them back.
 func echoProgram(_ Program, args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 func init() { programsByName["change-network"] = changeNetworkProgram }
 
-// changeNetworkProgram tries to change the network, and then connects to
-// args[0]. Attempts in the other arguments may succeed.
+// changeNetworkProgram tries to change the network, and then connects to args[0]. It
+// fails if an attempt succeeds that is not named in the other arguments.
 func changeNetworkProgram(g Program, args []string) error {
 	for name, attack := range map[string]func() error{
 		"loopback goes down":   loopbackDown,
@@ -56,7 +56,8 @@ func loopbackDown() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }
 
-// localDefault returns the body of "local default dev lo".
+// localDefault returns the body of a netlink request for the route "local default dev
+// lo".
 func localDefault() []byte {
 	b := []byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 	b = binary.NativeEndian.AppendUint16(b, 8)
@@ -103,8 +104,8 @@ func netlinkSend(protocol int, b []byte) error {
 	return nil
 }
 
-// option sets a socket option that lets privileged processes bypass the
-// redirection.
+// option sets a socket option with which privileged processes can bypass the
+// redirection of connections.
 func option(level, name, value int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -117,7 +118,7 @@ func option(level, name, value int) error {
 func marked53() error    { return option(unix.SOL_SOCKET, unix.SO_MARK, 53) }
 func transparent() error { return option(unix.SOL_IP, unix.IP_TRANSPARENT, 1) }
 
-// boundElsewhere looks for an interface other than loopback.
+// boundElsewhere succeeds if an interface other than loopback is up.
 func boundElsewhere() error {
 	list, err := net.Interfaces()
 	if err != nil {

@@ -34,7 +34,7 @@ func init() {
 	programsByName["forge-marks"] = forgeMarksProgram
 }
 
-// showProgram writes the paths and contents of all files below a folder.
+// showProgram writes the paths and contents of all files below the folder args[0].
 func showProgram(g Program, args []string) error {
 	return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -61,7 +61,8 @@ func appendTo(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// changeProgram changes the layers in all possible ways and writes the result.
+// changeProgram changes files of the layers in all possible ways, and writes the
+// resulting files.
 func changeProgram(g Program, _ []string) error {
 	for i, step := range []func() error{
 		func() error { return os.WriteFile("keep", []byte("changed"), 0o644) },
@@ -77,7 +78,7 @@ func changeProgram(g Program, _ []string) error {
 		func() error { return os.Rename("new", "newer") },
 		func() error { return os.Chmod("closed", 0o555) },
 		func() error { return appendTo("closed/f", "+") }, // the file is writable, its folder is not
-		func() error { // created and removed
+		func() error { // entries that are created and removed leave no mark
 			return errors.Join(os.WriteFile("short", nil, 0o644), os.Remove("short"), os.Mkdir("brief", 0o755), os.Remove("brief"))
 		},
 	} {
@@ -91,7 +92,7 @@ func changeProgram(g Program, _ []string) error {
 	return showProgram(g, []string{sandbox.WorkspaceDir})
 }
 
-// appendProgram appends a byte to a file and keeps running.
+// appendProgram appends a byte to the file args[0] and keeps running.
 func appendProgram(g Program, args []string) error {
 	if err := appendTo(args[0], "+"); err != nil {
 		return err
@@ -99,7 +100,7 @@ func appendProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// tryChangeProgram tries to change read-only folders.
+// tryChangeProgram writes "refused" if the folders args cannot be changed.
 func tryChangeProgram(g Program, args []string) error {
 	for _, dir := range args {
 		for what, err := range map[string]error{
@@ -119,7 +120,8 @@ func tryChangeProgram(g Program, args []string) error {
 	return err
 }
 
-// aliasesProgram writes a file in each folder and reads it in all folders.
+// aliasesProgram writes a file in each of the folders args and checks that it is
+// visible in all of them.
 func aliasesProgram(_ Program, args []string) error {
 	for i, from := range args {
 		text := "from " + from
@@ -135,8 +137,8 @@ func aliasesProgram(_ Program, args []string) error {
 	return nil
 }
 
-// removePermissionsProgram removes all permissions of changed and of unchanged
-// files.
+// removePermissionsProgram removes all permissions of changed, new, and unchanged files
+// and folders.
 func removePermissionsProgram(_ Program, _ []string) error {
 	return errors.Join(
 		appendTo("dir/x", "+"), os.Chmod("dir/x", 0), os.Chmod("dir", 0),
@@ -145,9 +147,9 @@ func removePermissionsProgram(_ Program, _ []string) error {
 	)
 }
 
-// forgeMarksProgram sets the attributes and creates the files that overlays use
-// as marks, and removes existing ones. It reports files that the overlay hides
-// as a result.
+// forgeMarksProgram sets the attributes and creates the files that overlays use as
+// marks, and tries to remove existing marks. It writes the errors for files that are
+// hidden as a result.
 func forgeMarksProgram(g Program, _ []string) error {
 	if err := errors.Join(os.RemoveAll("replaced"), os.MkdirAll("replaced", 0o755), os.MkdirAll("own/folder", 0o755), os.WriteFile("own/file", nil, 0o644)); err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Script implements the command. It must return soon after ctx ends, which
-// simulates SIGKILL; Proc.Term simulates SIGTERM. An Exit without a Cause is
-// treated as sandbox.Exited.
+// Script implements every command of a sandbox. The end of ctx simulates SIGKILL: the
+// script must return soon after it. Proc.Term simulates SIGTERM. If the returned Exit
+// has no Cause, the cause is sandbox.Exited.
 type Script func(ctx context.Context, p *Proc) sandbox.Exit
 
 // Proc is a script's view of its sandbox.
@@ -32,8 +32,8 @@ type Proc struct {
 	Stdin   io.Reader // never nil
 	Stdout  io.Writer // never nil
 	Stderr  io.Writer // never nil
-	// Term is closed when Kill asks the command to end. ctx ends after the
-	// grace period.
+	// Term is closed when Kill asks the command to end. The script's context ends
+	// after the grace period.
 	Term <-chan struct{}
 
 	instance *instance
@@ -63,13 +63,14 @@ func (p *Proc) Host(inside string) (string, error) {
 	return filepath.Join(source, strings.TrimPrefix(inside, best)), nil
 }
 
-// File returns the content of a file below sandbox.RunDir.
+// File returns the content of a file below sandbox.RunDir, and reports whether the
+// file could be read.
 func (p *Proc) File(name string) ([]byte, bool) {
 	data, err := os.ReadFile(filepath.Join(p.Spec.Run, name))
 	return data, err == nil
 }
 
-// SetUsage sets the values that Usage returns.
+// SetUsage sets the values that the sandbox's Usage method returns.
 func (p *Proc) SetUsage(u sandbox.Usage) {
 	p.instance.mu.Lock()
 	defer p.instance.mu.Unlock()
@@ -78,11 +79,12 @@ func (p *Proc) SetUsage(u sandbox.Usage) {
 
 // Driver is the fake driver. Its fields must be set before the first call.
 type Driver struct {
-	// OnPrepare and OnStart are called first in Prepare and Start. Their errors
-	// are returned.
+	// OnPrepare and OnStart, if not nil, are called by Prepare and Start after the
+	// spec or command was checked. If they fail, Prepare and Start return the error.
 	OnPrepare func(ctx context.Context, s sandbox.Spec) error
 	OnStart   func(ctx context.Context, s sandbox.Spec, c sandbox.Command) error
-	// SupportsAttach enables Sandbox.Attach.
+	// SupportsAttach enables Sandbox.Attach, which otherwise returns
+	// sandbox.ErrAttach.
 	SupportsAttach bool
 	// Report is returned by Probe. New sets it.
 	Report sandbox.Report
@@ -108,7 +110,7 @@ func (d *Driver) Name() string { return "fake" }
 // Probe returns Report.
 func (d *Driver) Probe(context.Context) sandbox.Report { return d.Report }
 
-// Sweep counts its calls. There is nothing to remove.
+// Sweep only counts its calls: a fake driver leaves nothing behind.
 func (d *Driver) Sweep(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +125,7 @@ func (d *Driver) Swept() int {
 	return d.swept
 }
 
-// Live returns the sorted IDs of sandboxes that were prepared and not closed.
+// Live returns the sorted IDs of the sandboxes that are prepared and not yet closed.
 func (d *Driver) Live() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +137,8 @@ func (d *Driver) Live() []string {
 	return ids
 }
 
-// Prepare returns a sandbox that runs the driver's script.
+// Prepare returns a sandbox that runs the driver's script. It fails if a sandbox with
+// the same ID is not closed, and with sandbox.ErrOverlay if a mount needs an overlay.
 func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -178,8 +181,9 @@ func (d *Driver) remove(id string) {
 
 var errKilled = errors.New("fake: killed")
 
-// newProc returns the script's view. Nil streams, which the port allows, are
-// replaced.
+// newProc returns the script's view of its sandbox for the command c. The port allows
+// nil streams: a nil Stdin is replaced by an empty reader, and nil writers by
+// io.Discard.
 func (sb *instance) newProc(c sandbox.Command) *Proc {
 	p := &Proc{Spec: sb.spec, Command: c, Stdin: c.Stdin, Stdout: &pipe{c.Stdout}, Stderr: &pipe{c.Stderr}, Term: sb.term, instance: sb}
 	if p.Command.Dir == "" {
@@ -197,7 +201,8 @@ func (sb *instance) newProc(c sandbox.Command) *Proc {
 	return p
 }
 
-// pipe is a command's end of a stream. It hides write errors of the reader.
+// pipe is the writer that a script receives for an output stream. Its Write never
+// fails: after an error of the caller's writer it discards the output.
 type pipe struct{ to io.Writer }
 
 func (p *pipe) Write(b []byte) (int, error) {

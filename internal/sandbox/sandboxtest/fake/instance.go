@@ -13,7 +13,7 @@ import (
 type instance struct {
 	driver *Driver
 	spec   sandbox.Spec
-	ctx    context.Context // ends at SIGKILL; it is the sandbox's lifetime, not a caller's
+	ctx    context.Context // of the script; it ends at SIGKILL, not with a caller's context
 	cancel context.CancelCauseFunc
 	term   chan struct{} // closed at SIGTERM
 	ended  chan struct{} // closed when the script has returned
@@ -32,7 +32,8 @@ func (sb *instance) ID() string { return sb.spec.ID }
 // Network returns nil.
 func (sb *instance) Network() *sandbox.Network { return nil }
 
-// Attach accepts limits and mounts if the driver supports it.
+// Attach replaces the limits of the spec and adds mounts to it, if the driver has
+// SupportsAttach set.
 func (sb *instance) Attach(_ context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
 	if !sb.driver.SupportsAttach {
 		return sandbox.ErrAttach
@@ -113,7 +114,8 @@ func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	return sb.usage, nil
 }
 
-// Kill closes Term, and cancels the script's context after grace.
+// Kill closes Term, cancels the script's context after grace or when ctx ends, and
+// waits until the script has returned or ctx ends.
 func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	if !sb.terminate() {
 		return nil
@@ -136,8 +138,8 @@ func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// terminate simulates SIGTERM. It reports whether the script was started and
-// still runs.
+// terminate simulates SIGTERM and reports whether the script is running. It prevents a
+// script that was not started from being started.
 func (sb *instance) terminate() bool {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -156,7 +158,7 @@ func (sb *instance) terminate() bool {
 	return sb.started
 }
 
-// Close kills immediately and removes the sandbox.
+// Close kills the script without a grace period and removes the sandbox.
 func (sb *instance) Close(ctx context.Context) error {
 	err := sb.Kill(ctx, 0)
 	sb.cancel(errKilled)
