@@ -23,28 +23,29 @@ type RunConfig struct {
 	// Inspect are hosts (domain or *.domain, optional :port) whose TLS connections
 	// are intercepted, so that each request is logged.
 	Inspect []string
-	// Secrets are inserted into requests to their hosts, whose TLS connections are
-	// intercepted for this.
+	// Secrets are inserted into requests to their hosts. TLS connections to these
+	// hosts are intercepted for this purpose.
 	Secrets []policy.Secret
-	// Model is served as stint.ModelAlias; nil: the name does not exist.
+	// Model is served under the host name stint.ModelAlias. If it is nil, the name
+	// does not exist.
 	Model *Model
-	// APIToken authenticates the sandbox's requests to stint.APIAlias; empty: the
-	// name does not exist.
+	// APIToken authenticates the sandbox's requests to the host stint.APIAlias. If it
+	// is empty, the name does not exist.
 	APIToken string
-	// Record receives the log entries, one at a time and in order. It may block;
-	// entries beyond the log's limits are then counted, not kept.
+	// Record receives the log entries, one at a time and in order. It may block.
+	// Entries that exceed the log's limits are counted but not delivered.
 	Record func(log.Entry)
 }
 
-// Model is the endpoint of a run's model. It is allowed in every mode, unless
-// its address is refused.
+// Model is the endpoint of a run's model. Connections to it are allowed in every
+// network mode, unless its IP address is refused.
 type Model struct {
 	Type    string // anthropic, openai-responses or openai-chat
-	BaseURL string // of the API, without a final slash
-	Key     string // inserted into requests; may be empty
-	// Count receives the tokens of each call, with the model named in its response
-	// and in its request; either may be empty. It is called concurrently, also for
-	// interrupted calls with the usage known until then.
+	BaseURL string // base URL of the API, without a final slash
+	Key     string // API key that is inserted into requests; may be empty
+	// Count receives the tokens of each call. answered is the model named in the
+	// response, asked the model named in the request; each may be empty. Count is
+	// called concurrently. For an interrupted call, t is the usage known by then.
 	Count func(answered, asked string, t stint.Tokens)
 	// Heard is called when a call begins and while its response arrives.
 	Heard func()
@@ -68,20 +69,20 @@ type Uplink struct {
 	life  context.Context //nolint:containedctx // ends with Close
 	end   context.CancelFunc
 	slots chan struct{} // one per connection
-	count atomic.Int64  // of connections so far
+	count atomic.Int64  // number of connections so far
 
 	sent, received atomic.Int64
-	headerBytes    atomic.Int64 // of requests in progress
+	headerBytes    atomic.Int64 // size of the headers of requests in progress
 	redactors      proxy.Redactors
 
-	mu       sync.Mutex // guards closed and networks, and the start of Serve against Close
+	mu       sync.Mutex // guards closed and networks; Serve holds it while it adds to work
 	closed   bool
 	networks []*sandbox.Network
 	work     sync.WaitGroup
 }
 
-// Open returns the egress of a run, which must be closed. No connection is
-// accepted before Serve.
+// Open returns the egress of a run. The caller must close it. It accepts no
+// connection before Serve. If r is invalid, Open returns an error.
 func (g *Gateway) Open(r RunConfig) (*Uplink, error) {
 	switch r.Mode {
 	case "":
@@ -120,8 +121,8 @@ func (g *Gateway) Open(r RunConfig) (*Uplink, error) {
 	return u, nil
 }
 
-// Serve starts to accept the traffic of a sandbox and returns. The uplink closes
-// the network.
+// Serve starts to accept the traffic of a sandbox and returns. Close closes n. If
+// the uplink is closed already, Serve closes n.
 func (u *Uplink) Serve(n *sandbox.Network) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,6 +167,6 @@ func closeNetwork(n *sandbox.Network) {
 	}
 }
 
-// Traffic returns the bytes that the sandbox has sent and received over TCP. A
-// tunnel is counted every few seconds and at its end.
+// Traffic returns the number of bytes that the sandbox has sent and received over
+// TCP. The bytes of a tunnel are added every few seconds and at its end.
 func (u *Uplink) Traffic() (sent, received int64) { return u.sent.Load(), u.received.Load() }

@@ -65,7 +65,8 @@ func (f *Feed) topic(runID string) *topic {
 	return f.topics[runID]
 }
 
-// Head returns the number of a run's last event and its status.
+// Head returns the position of a run's last event and the status of the run. If the
+// run does not exist, the position is 0.
 func (f *Feed) Head(ctx context.Context, runID string) (int64, stint.Status, error) {
 	head, status, err := f.store.Head(ctx, runID)
 	if err != nil {
@@ -74,8 +75,8 @@ func (f *Feed) Head(ctx context.Context, runID string) (int64, stint.Status, err
 	return head, status, nil
 }
 
-// Events returns up to limit events after the given one, and whether there are
-// more.
+// Events returns up to limit events after the position after, oldest first, and
+// reports whether more follow.
 func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int) (events []stint.Event, more bool, err error) {
 	events = []stint.Event{}
 	for len(events) <= limit {
@@ -91,7 +92,8 @@ func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int)
 	return events[:limit], true, nil
 }
 
-// join returns the topic of a run, which it creates if necessary, and adds a reader.
+// join adds a reader to the topic of a run and returns the topic. It creates the
+// topic if necessary.
 func (f *Feed) join(runID string) *topic {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 // readBatch is the number of events that a reader reads from the journal at once.
 const readBatch = 512
 
-// Limits of the bytes that one Next returns, except for a single larger frame.
-// The limit for the journal equals that of a read, because events that were read
-// but not returned would be read again.
+// Maximum numbers of bytes that one call of Next returns from the ring and from the
+// journal. A single frame may be larger. maxJournalWrite equals the limit of one
+// read of the journal, because events that are read but not returned must be read
+// again.
 const (
 	maxRingWrite    = 64 << 10
 	maxJournalWrite = store.MaxReadBytes
@@ -29,13 +30,13 @@ type Follower struct {
 	runID    string
 	topic    *topic
 	position int64
-	buffer   *[]byte // of the last returned frames; nil while waiting
+	buffer   *[]byte // holds the last returned frames; nil if they were not copied
 	silence  time.Duration
 	timer    *time.Timer
 }
 
-// Follow returns a reader that begins after the event with the given number. Its
-// Next waits at most for silence. The caller must close it.
+// Follow returns a reader that begins after the position after. A call of its Next
+// waits at most for the duration silence. The caller must close the reader.
 func (f *Feed) Follow(runID string, after int64, silence time.Duration) *Follower {
 	return &Follower{feed: f, runID: runID, topic: f.join(runID), position: after, silence: silence, timer: time.NewTimer(silence)}
 }
@@ -56,10 +57,11 @@ func (r *Follower) release() {
 	}
 }
 
-// Next waits for events after the reader's position. It returns the frames of the
-// available ones, the number of the last, and whether it is the run's last event.
-// The frames are valid until the next call. After a silence, Next returns no frames.
-// If ctx ends first, Next returns its error.
+// Next waits for events after the reader's position. It returns the frames of
+// available events, the new position, and whether the run's last event is among
+// them. The frames are valid until the next call. If no event arrives within the
+// duration given to Follow, Next returns no frames and no error. If ctx ends first,
+// Next returns the error of ctx.
 func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bool, err error) {
 	r.release()
 	r.timer.Reset(r.silence)
@@ -85,8 +87,8 @@ func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bo
 	}
 }
 
-// fromJournal calls readJournal for at most the time of a silence. silent reports
-// whether it took longer.
+// fromJournal calls readJournal with r.silence as its time limit. silent reports
+// whether this limit was exceeded.
 func (r *Follower) fromJournal(ctx context.Context) (frames []byte, done, silent bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.silence)
 	defer cancel()
@@ -97,8 +99,10 @@ func (r *Follower) fromJournal(ctx context.Context) (frames []byte, done, silent
 	return frames, done, false, err
 }
 
-// fromRing returns the frames after the position. If there are none, it returns the
-// channel to wait on. If the journal must be read, it returns neither.
+// fromRing returns the frames in the ring after the reader's position and advances
+// the position. If the ring is up to date and has no newer frame, fromRing returns
+// a channel that is closed when the ring changes. If the journal must be read,
+// frames and wake are nil.
 func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 	t := r.topic
 	t.mu.Lock()
@@ -129,9 +133,10 @@ func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 	return b, done, nil
 }
 
-// readJournal reads the journal after the position. A reader that is behind the ring
-// reads for itself. Of the readers at the end of the ring, one reads for all and
-// adds the frames to the ring.
+// readJournal reads the journal after the reader's position. A reader that is behind
+// the ring reads for itself. Of the readers at the end of the ring, one reads for
+// all and adds the frames to the ring; then readJournal returns no frames, and the
+// caller takes them from the ring.
 func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 	if r.behind() {
 		return r.readOwn(ctx)
@@ -143,9 +148,9 @@ func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 	gen, next, stale := t.gen, t.next, t.stale
 	t.mu.Unlock()
 	if next > r.position+1 || next == r.position+1 && !stale {
-		return nil, false, nil // another reader has filled the ring
+		return nil, false, nil // another reader has updated the ring
 	}
-	if next != r.position+1 { // the head of the journal is unknown
+	if next != r.position+1 { // the ring's end is unknown or before the reader's position
 		frames, done, err := r.readOwn(ctx)
 		if frames == nil && err == nil {
 			t.caughtUp(r.position, gen)
@@ -164,7 +169,7 @@ func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-// behind reports whether the ring has moved past the reader's next event.
+// behind reports whether the reader's next event is older than the ring.
 func (r *Follower) behind() bool {
 	r.topic.mu.Lock()
 	defer r.topic.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// frame is an encoded event of the stream.
+// frame is an event encoded by AppendFrame.
 type frame struct {
 	bytes []byte
-	last  bool // the complete event
+	last  bool // the event is the run's last one, of type EventComplete
 }
 
 func encode(e *stint.Event) frame {
@@ -18,7 +18,7 @@ func encode(e *stint.Event) frame {
 }
 
 // AppendFrame appends an event as a Server-Sent Events block: event, data, id.
-// Data is compact JSON, so it contains no line break.
+// e.Data must be compact JSON, which contains no line break.
 func AppendFrame(b []byte, e *stint.Event) []byte {
 	b = append(b, "event: "...)
 	b = append(b, e.Type...)

@@ -16,31 +16,32 @@ import (
 type LogQuery struct {
 	Type         stint.LogType // empty for all
 	Since, Until *stint.Time   // inclusive
-	Desc         bool
-	Limit        int
-	After        *LogCursor
+	Desc         bool          // newest first
+	Limit        int           // maximum number of entries
+	After        *LogCursor    // end of the previous page; nil for the first page
 }
 
-// LogCursor is the position after the last entry of a page: the last event and the
-// number of its lines that were read, and the last entry of the side log.
+// LogCursor is the position after the last entry of a page. The side log consists
+// of the log entries that are not events.
 type LogCursor struct {
-	Event int64 `json:"e"`
-	Line  int   `json:"l"`
-	Entry int64 `json:"s"`
+	Event int64 `json:"e"` // Seq of the last event that was read
+	Line  int   `json:"l"` // number of its lines that were read
+	Entry int64 `json:"s"` // number of the last side log entry that was read
 }
 
-// logItem is an entry of the unified log with its position in its sequence.
+// logItem is an entry of the unified log with its position in the journal or in the
+// side log.
 type logItem struct {
 	stint.LogEntry
 	event int64 // the journal's Seq; 0 for an entry of the side log
-	line  int   // 0, 1, 2 … within the event
-	entry int64
+	line  int   // 0, 1, 2 … within the event, in reading order
+	entry int64 // number of the side log entry; 0 for a line of an event
 }
 
-// Logs returns a page of the unified log and the cursor of the next page, nil at the
-// end. The log has an entry for each line of output events, merged by time with the
-// entries of the side log. At equal times those of the side log come first, so the
-// order is total and desc is its exact reverse.
+// Logs returns a page of the unified log and the cursor of the next page, which is
+// nil at the end of the log. The log has an entry for each line of output events,
+// merged by time with the entries of the side log. If times are equal, the entries
+// of the side log come first. So the order is total, and Desc reverses it exactly.
 func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogEntry, *LogCursor, error) {
 	w := &logReader{feed: f, runID: runID, q: q}
 	if err := w.open(ctx); err != nil {
@@ -60,9 +61,10 @@ func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogE
 	}
 }
 
-// logReader merges the two sequences in reading order. cursor is the position after
-// the last returned item. Items in the buffers are beyond it; when one buffer is
-// empty, both are read again.
+// logReader merges the lines of output events and the side log in reading order.
+// cursor is the position after the last returned item. The buffers events and
+// entries hold items after the cursor. If one of them is empty and its sequence
+// continues, both are read again.
 type logReader struct {
 	feed   *Feed
 	runID  string
@@ -70,7 +72,7 @@ type logReader struct {
 	cursor LogCursor
 
 	events, entries       []logItem
-	eventsEnd, entriesEnd bool // the sequence ends with the buffer
+	eventsEnd, entriesEnd bool // the buffer holds the rest of the sequence
 }
 
 func (w *logReader) open(ctx context.Context) error {
@@ -93,14 +95,14 @@ func (w *logReader) open(ctx context.Context) error {
 		return fmt.Errorf("find %s in log of %s: %w", edge, w.runID, err)
 	}
 	w.cursor = LogCursor{Event: at.Event, Entry: at.Entry}
-	if w.q.Desc { // reading backwards, the cursor excludes its own event and entry
+	if w.q.Desc { // reading backwards excludes the cursor's own event and entry
 		w.cursor.Event++
 		w.cursor.Entry++
 	}
 	return nil
 }
 
-// next returns the next item that matches the query.
+// next returns the next item that matches the query, or false at the end.
 func (w *logReader) next(ctx context.Context) (logItem, bool, error) {
 	for {
 		if len(w.events) == 0 && !w.eventsEnd || len(w.entries) == 0 && !w.entriesEnd {
@@ -118,8 +120,8 @@ func (w *logReader) next(ctx context.Context) (logItem, bool, error) {
 	}
 }
 
-// fill reads both sequences from the cursor. It splits events into no more lines
-// than a page needs, because one event may have thousands.
+// fill reads both sequences again from the cursor. It splits events into no more
+// lines than a page needs, because one event may have thousands of lines.
 func (w *logReader) fill(ctx context.Context) error {
 	want := w.q.Limit + 1
 	src, err := w.feed.store.LogSources(ctx, w.runID, w.from(), w.q.Desc, want)
@@ -134,15 +136,16 @@ func (w *logReader) fill(ctx context.Context) error {
 		w.entries = append(w.entries, logItem{LogEntry: e.LogEntry, entry: e.Number})
 	}
 	w.eventsEnd, w.entriesEnd = len(src.Events) < want && len(w.events) < want, len(src.Entries) < want
-	if len(w.events) == 0 && !w.eventsEnd { // only events without lines: skip them
+	if len(w.events) == 0 && !w.eventsEnd { // the events have no lines: continue after them
 		w.cursor.Event, w.cursor.Line = src.Events[len(src.Events)-1].Seq, 0
 		return w.fill(ctx)
 	}
 	return nil
 }
 
-// from returns the position from which the store continues. Output events have the
-// type LogAgent, so a query for another type starts beyond all events.
+// from returns the position from which the store must read. The lines of output
+// events have the type LogAgent, so a query for another type starts beyond all
+// events.
 func (w *logReader) from() store.LogPosition {
 	from := store.LogPosition{Event: w.cursor.Event, Entry: w.cursor.Entry}
 	switch {
@@ -152,7 +155,7 @@ func (w *logReader) from() store.LogPosition {
 			from.Event = 1
 		}
 	case w.cursor.Line == 0:
-	case w.q.Desc: // within an event: read it again
+	case w.q.Desc: // the cursor is within an event, which must be read again
 		from.Event++
 	default:
 		from.Event--
@@ -161,7 +164,7 @@ func (w *logReader) from() store.LogPosition {
 }
 
 // lines splits an output event into at most limit items in reading order, without
-// those before the cursor.
+// the lines before the cursor. It returns nil for other events.
 func (w *logReader) lines(e *stint.Event, limit int) []logItem {
 	if e.Type != stint.EventOutput {
 		return nil
@@ -191,17 +194,19 @@ func (w *logReader) lines(e *stint.Event, limit int) []logItem {
 	return out
 }
 
-// firstLine splits off the first line of a text. more reports whether others follow.
+// firstLine splits off the first line of a text. more reports whether the text has
+// further lines.
 func firstLine(text string) (line, rest string, more bool) { return strings.Cut(text, "\n") }
 
-// lastLine splits off the last line of a text.
+// lastLine splits off the last line of a text. more reports whether the text has
+// further lines.
 func lastLine(text string) (line, rest string, more bool) {
 	i := strings.LastIndexByte(text, '\n')
 	return text[i+1:], text[:max(i, 0)], i >= 0
 }
 
-// maxInput is the maximum size in bytes of a tool's input in log entries, because it
-// is repeated for each line of the event.
+// maxInput is the maximum size in bytes of a tool's input in log entries. It is
+// small because every line of the event repeats the input.
 const maxInput = 2 << 10
 
 // metadataOf returns the metadata of an output's log entries.
@@ -248,7 +253,8 @@ func levelOf(o *stint.OutputData) string {
 	return "info"
 }
 
-// take removes the first item of the buffers and moves the cursor after it.
+// take removes the buffered item that is next in reading order and moves the cursor
+// after it. It returns false if both buffers are empty.
 func (w *logReader) take() (logItem, bool) {
 	switch {
 	case len(w.events) == 0 && len(w.entries) == 0:

@@ -9,8 +9,9 @@ import (
 )
 
 // Sizes of a ring in frames. With several readers the ring is larger, because the
-// last of them is served long after the first. It also grows to twice the size of a
-// commit, so that readers need not read the journal.
+// last reader may be served long after the first. The ring also grows to twice the
+// number of events that are committed at once, so that readers need not read the
+// journal.
 const (
 	minRing    = 64
 	sharedRing = 256 // for two or more readers
@@ -18,30 +19,30 @@ const (
 )
 
 // maxRingBytes limits the bytes of a ring's frames, except for a single larger
-// frame. A reader further behind reads the journal.
+// frame. A reader that needs older frames reads the journal.
 const maxRingBytes = 1 << 20
 
-// pollInterval is the interval of polling, in case a wake-up between processes is
-// lost.
+// pollInterval is the interval at which the journal is checked for events of other
+// processes, in case a wake-up is lost.
 const pollInterval = time.Second
 
-// topic is a run with readers: a ring of its most recent frames. The head of the
-// journal is unknown until the first reader has caught up.
+// topic holds the most recent frames of a run that has readers, in a ring. The ring
+// stays empty until the first reader has read to the end of the journal.
 type topic struct {
 	readers int // guarded by Feed.mu
 
 	refill sync.Mutex // held by the reader that reads the journal for all readers
 
-	mu    sync.Mutex // guards the fields below; locked after refill
-	ring  []frame    // the frame of Seq n is at n % len(ring)
-	size  int        // bytes of the frames in the ring
-	first int64      // Seq of the oldest frame in the ring
-	next  int64      // Seq after the newest frame; 0 if unknown
-	stale bool       // the journal may have newer events than the ring
-	gen   uint64     // incremented by broadcast
-	wake  chan struct{}
+	mu    sync.Mutex    // guards the fields up to wake; if both are held, refill is locked first
+	ring  []frame       // the frame of Seq n is at n % len(ring)
+	size  int           // bytes of the frames in the ring
+	first int64         // Seq of the oldest frame in the ring
+	next  int64         // Seq after the newest frame; 0 if unknown
+	stale bool          // the journal may have newer events than the ring
+	gen   uint64        // incremented by broadcast
+	wake  chan struct{} // closed and replaced by broadcast
 
-	stop func() // ends listen
+	stop func() // ends the goroutine of listen; nil if listen was not called
 }
 
 func newTopic() *topic {
@@ -91,8 +92,9 @@ func (t *topic) broadcast() {
 	t.wake = make(chan struct{})
 }
 
-// push adds committed events that follow the ring's last frame. After a gap it marks
-// the topic stale instead, so that readers read the journal.
+// push adds committed events to the ring and wakes the readers. It ignores events
+// that are not newer than the ring. If events are missing in between, push marks the
+// topic stale, so that readers read the journal.
 func (t *topic) push(events []stint.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,10 +129,10 @@ func (t *topic) dropFirst() {
 	t.first++
 }
 
-// at returns the slot of a frame. t.mu is held.
+// at returns the slot of the ring for the event with the number seq. t.mu is held.
 func (t *topic) at(seq int64) *frame { return &t.ring[seq%int64(len(t.ring))] }
 
-// share grows the ring for several readers.
+// share grows the ring to sharedRing frames.
 func (t *topic) share() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +156,7 @@ func (t *topic) grow(n int) {
 }
 
 // caughtUp is called by a reader that found no event after position in the journal.
-// gen is the topic's generation before the reader read it.
+// gen is the value of t.gen before the reader read the journal.
 func (t *topic) caughtUp(position int64, gen uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/lru"
 )
 
-// Download is a snapshot as one file, with the same bytes each time. It serves
-// one goroutine. Reads fail when the context that opened it ends.
+// Download is a snapshot in the form of one archive file. Further downloads of the
+// stored snapshot in the same format have the same bytes. A Download must not be
+// used concurrently. Reads fail after the end of the context it was opened with.
 type Download interface {
 	io.ReadSeekCloser
 	// Size returns the length of the file in bytes.
@@ -28,8 +29,8 @@ type Downloads struct {
 	manifests *manifest.Store
 	packs     *pack.Store
 	plans     *lru.Cache[planKey, *plan]
-	sums      *lru.Cache[string, downloadSum] // by the key of the object that holds it
-	downloads *lru.Cache[treeKey, int]        // full downloads of large archives
+	sums      *lru.Cache[string, downloadSum] // by the key of the object that stores the sum
+	downloads *lru.Cache[treeKey, int]        // number of full downloads of large archives
 	queue     chan treeKey                    // archives to be stored
 	hashing   *limiter.Limiter
 }
@@ -39,7 +40,7 @@ type planKey struct {
 	format      format.Format
 }
 
-// New returns the downloads of the snapshots in m.
+// New returns a Downloads that serves the snapshots in m.
 func New(m *manifest.Store) *Downloads {
 	return &Downloads{
 		manifests: m,
@@ -53,8 +54,8 @@ func New(m *manifest.Store) *Downloads {
 }
 
 // Download opens a snapshot as a tar.gz, a tar, or a zip. Seeking is cheap, and
-// nothing is compressed again. A tar.zst cannot be sought: see WriteZstd. Reads
-// fail when ctx ends.
+// nothing is compressed again. Other formats are an error; for a tar.zst, which does
+// not support seeking, use WriteZstd. Reads fail after ctx ends.
 func (d *Downloads) Download(ctx context.Context, org, digest string, f format.Format) (Download, error) {
 	var s shape
 	switch f {
@@ -85,8 +86,8 @@ func (d *Downloads) Download(ctx context.Context, org, digest string, f format.F
 	return openPlan(ctx, m, s, p), nil
 }
 
-// WriteZstd writes a snapshot as a tar.zst, compressed by one goroutine. Its
-// length and bytes are not known beforehand.
+// WriteZstd writes a snapshot to w as a tar.zst, compressed by one goroutine. The
+// length and the hash of the file are not known beforehand.
 func (d *Downloads) WriteZstd(ctx context.Context, org, digest string, w io.Writer) (err error) {
 	plain, err := d.Download(ctx, org, digest, format.Tar)
 	if err != nil {

@@ -8,25 +8,26 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// shape defines how the entries of a tree become a file: the parts of each page in
-// order, then a directory with a line for each entry, then an end. The results
-// depend only on the arguments.
+// shape defines the layout of an archive format. An archive consists of the parts of
+// each page in order, then a directory with a line for each entry, then an end. The
+// directory may be empty. The methods' results depend only on their arguments.
 type shape interface {
-	// parts appends the parts that hold entries, which are those of one page or a
-	// single one of them.
+	// parts appends the archive's parts that hold entries. entries are all entries
+	// of a page or a single one of them.
 	parts(to []part, entries []*format.Entry) []part
-	// line appends the directory's line for e; its parts begin at offset.
+	// line appends the directory's line for e. The parts of e begin at offset.
 	line(to []byte, e *format.Entry, offset int64) []byte
-	// end returns the bytes after a directory of that size and position.
+	// end returns the bytes after the directory. directoryAt is the offset of the
+	// directory in the archive, entries the number of its lines.
 	end(entries, directoryAt, directorySize int64) []byte
 }
 
-// part is a piece of such a file.
+// part is a piece of an archive: literal bytes, or a stored chunk.
 type part struct {
-	literal  []byte        // bytes made here, or
-	chunk    *format.Chunk // a stored chunk:
-	expanded bool          // its content instead of its segment
-	length   int64
+	literal  []byte
+	chunk    *format.Chunk // nil for literal bytes
+	expanded bool          // the part is the content of the chunk, not its segment
+	length   int64         // bytes in the archive
 }
 
 func literalPart(b []byte) part { return part{literal: b, length: int64(len(b))} }
@@ -49,13 +50,14 @@ type plan struct {
 }
 
 type pageOffsets struct {
-	parts int64 // of the page's first part in the file
-	lines int64 // of its first line in the directory
+	parts int64 // offset of the page's first part in the archive
+	lines int64 // offset of the page's first line in the directory
 }
 
 func (p *plan) size() int64 { return p.directoryAt + p.directorySize + int64(len(p.tail)) }
 
-// newPlan measures a tree's file. It reads the whole manifest and no content.
+// newPlan computes the plan of a tree's archive. It reads the whole manifest and no
+// content.
 func newPlan(ctx context.Context, m *manifest.Manifest, s shape) (*plan, error) {
 	p := &plan{}
 	var (
@@ -82,7 +84,8 @@ func newPlan(ctx context.Context, m *manifest.Manifest, s shape) (*plan, error) 
 	return p, nil
 }
 
-// tarShape is a plain tar with the headers of the tar.gz and expanded contents.
+// tarShape is an uncompressed tar. It has the same headers as the tar.gz, and the
+// expanded contents.
 type tarShape struct{}
 
 func (tarShape) parts(to []part, entries []*format.Entry) []part {
@@ -123,8 +126,8 @@ func (tarGzipShape) line(to []byte, _ *format.Entry, _ int64) []byte { return to
 
 func (tarGzipShape) end(_, _, _ int64) []byte { return nil }
 
-// planTarGzip returns the plan of a tar.gz. The root records the length and the
-// checksum of each page's part.
+// planTarGzip returns the plan of a tar.gz. It reads no pages, because the root
+// records the length and the checksum of each page's part of the tar.gz.
 func planTarGzip(x *format.Root) *plan {
 	p := &plan{head: format.GzipHead, directoryAt: int64(len(format.GzipHead))}
 	for i := range x.Pages {

@@ -17,19 +17,20 @@ func openPlan(ctx context.Context, m *manifest.Manifest, s shape, p *plan) *pack
 
 // planReader reads the bytes of a planned archive.
 type planReader struct {
-	ctx    context.Context // of the call that opened it: io.ReaderAt takes none
+	ctx    context.Context // of the call that opened the archive; ReadAt has no parameter for it
 	shape  shape
 	plan   *plan
 	pages  manifest.PageReader
 	chunks pack.ChunkReader
 
-	// The loaded page, or part of the directory, or end.
-	at    int64
-	parts []part
-	ends  []int64 // of each part, relative to at
+	// The loaded range: the head, a page, a page's lines of the directory, or the tail.
+	at    int64   // offset of the range in the archive
+	parts []part  // consecutive parts of the range
+	ends  []int64 // end of each part, relative to at
 }
 
-// ReadAt implements io.ReaderAt within the size of the plan.
+// ReadAt implements io.ReaderAt. The bytes to be read must be within the size of the
+// plan.
 func (r *planReader) ReadAt(b []byte, offset int64) (n int, err error) {
 	for n < len(b) && err == nil {
 		at := offset + int64(n)
@@ -52,7 +53,7 @@ func (r *planReader) isLoaded(at int64) bool {
 	return len(r.ends) > 0 && at >= r.at && at < r.at+r.ends[len(r.ends)-1]
 }
 
-// load replaces the loaded parts by those at a position.
+// load loads the range of the archive that contains the offset at.
 func (r *planReader) load(at int64) error {
 	p := r.plan
 	r.parts, r.ends = r.parts[:0], r.ends[:0]
@@ -123,7 +124,8 @@ func (r *planReader) loadDirectory(i int) error {
 	return nil
 }
 
-// readPart reads from the loaded part at a position.
+// readPart reads from the loaded part that contains the offset at, at most to the
+// end of the part.
 func (r *planReader) readPart(b []byte, at int64) (int, error) {
 	at -= r.at
 	i := sort.Search(len(r.ends), func(i int) bool { return r.ends[i] > at })

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// A store that clients can access directly serves a complete archive more
-// efficiently than this process. Archives that are requested repeatedly are stored
-// there.
+// If clients can access the object store directly, the store serves a complete
+// archive more efficiently than this process. Therefore archives that are requested
+// repeatedly are stored as objects.
 const (
 	minCachedArchive = 8 << 20 // bytes of the smallest archive that is stored
 	cacheAfter       = 2       // full downloads after which an archive is stored
@@ -23,8 +23,9 @@ const (
 
 type treeKey struct{ org, digest string }
 
-// CountDownload records that the whole archive, of size bytes, is being served. It
-// is cheap; StorePopularArchives does the work.
+// CountDownload records a download of a tree's whole tar.gz, which has size bytes.
+// After repeated downloads it queues the archive for StorePopularArchives. It does
+// not access the store.
 func (d *Downloads) CountDownload(org, digest string, size int64) {
 	if _, direct := d.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
 		return
@@ -40,8 +41,9 @@ func (d *Downloads) CountDownload(org, digest string, size int64) {
 	}
 }
 
-// StorePopularArchives stores the archives that were requested often enough, one
-// after the other. It returns when none is left or ctx ends.
+// StorePopularArchives stores the archives that CountDownload queued, one after the
+// other. It returns nil when the queue is empty. It skips trees that are not found
+// and stops at any other error.
 func (d *Downloads) StorePopularArchives(ctx context.Context) error {
 	for {
 		select {
@@ -58,7 +60,7 @@ func (d *Downloads) StorePopularArchives(ctx context.Context) error {
 	}
 }
 
-// putArchive stores an archive and its hash.
+// putArchive stores the tar.gz of a tree and its SHA-256.
 func (d *Downloads) putArchive(ctx context.Context, org, digest string) error {
 	a, err := d.Download(ctx, org, digest, format.TarGzip)
 	if err != nil {
@@ -76,9 +78,9 @@ func (d *Downloads) putArchive(ctx context.Context, org, digest string) error {
 	return d.keepSum(ctx, pack.DigestKey(org, digest, format.TarGzip), downloadSum{format.Hash(h.Sum(nil)), a.Size()})
 }
 
-// DirectLink returns an address at which the store serves the tree's tar.gz under
-// a file name for some time; ok is false if the store does not support that or
-// lacks the archive.
+// DirectLink returns a URL at which the object store serves the tree's tar.gz with
+// the file name name. The URL is valid for the duration ttl. If the store does not
+// support such links or does not have the archive, ok is false.
 func (d *Downloads) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
 	p, direct := d.packs.Store.(blob.Presigner)
 	if !direct || pack.CheckOrg(org) != nil || !pack.IsDigest(digest) {

@@ -13,16 +13,16 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// downloadSum is the hash of a download of some length.
+// downloadSum is the SHA-256 of a download and its size in bytes.
 type downloadSum struct {
 	sum  format.Hash
 	size int64
 }
 
-// DownloadSum returns the SHA-256 of a download of that format and size. It is
-// known after the first computation. If it is unknown and compute is set, the
-// download is read once and the hash is stored, unless too many downloads are
-// being hashed.
+// DownloadSum returns the SHA-256 of the download of a tree in the format f, which
+// has size bytes. If the hash is unknown and compute is set, DownloadSum reads the
+// whole download and stores the hash, so that it is known from then on. If compute
+// is not set or too many downloads are being hashed, known is false.
 func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f format.Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := pack.CheckOrg(org); err != nil || !pack.IsDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)
@@ -37,7 +37,7 @@ func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f forma
 	}
 	defer done()
 	if sum, known, err = d.knownSum(ctx, key, size); known || err != nil {
-		return sum, known, err // computed meanwhile
+		return sum, known, err // another call has computed the hash meanwhile
 	}
 	file, err := d.Download(ctx, org, digest, f)
 	if err != nil {
@@ -52,8 +52,8 @@ func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f forma
 	return found.sum, true, d.keepSum(ctx, key, found)
 }
 
-// knownSum returns a known hash. The hash of a download of another size is
-// outdated: the tree was deleted and stored again in other segments.
+// knownSum returns a hash from the cache or the store. If a hash belongs to another
+// size, it is outdated: the tree was deleted and stored again in other segments.
 func (d *Downloads) knownSum(ctx context.Context, key string, size int64) (format.Hash, bool, error) {
 	if s, ok := d.sums.Get(key); ok && s.size == size {
 		return s.sum, true, nil
@@ -66,8 +66,9 @@ func (d *Downloads) knownSum(ctx context.Context, key string, size int64) (forma
 	return s.sum, true, nil
 }
 
-// storedSum reads the object of a hash: the hash, a space, and the length as text.
-// A damaged object is ignored.
+// storedSum reads the object that stores a hash. The object is a line of text: the
+// hash in hexadecimal, a space, and the size in decimal. If the object is missing or
+// damaged, storedSum returns false.
 func (d *Downloads) storedSum(ctx context.Context, key string) (downloadSum, bool, error) {
 	const most = 128
 	r, err := d.packs.Get(ctx, key, 0, most)
@@ -90,7 +91,7 @@ func (d *Downloads) storedSum(ctx context.Context, key string) (downloadSum, boo
 	return downloadSum{format.Hash(sum), size}, true, nil
 }
 
-// keepSum stores a hash and replaces an earlier one.
+// keepSum puts a hash into the cache and the store and replaces an earlier one.
 func (d *Downloads) keepSum(ctx context.Context, key string, s downloadSum) error {
 	d.sums.Put(key, s)
 	text := fmt.Sprintf("%x %d\n", s.sum, s.size)

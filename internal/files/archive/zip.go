@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// zipShape is a zip. Its entries are stored segments followed by an empty last
-// block, so nothing is compressed.
+// zipShape is a zip. The data of a file are its stored segments followed by an empty
+// final deflate block, so nothing is compressed again.
 type zipShape struct{}
 
 const (
@@ -21,9 +21,9 @@ const (
 	zip64End     = 0x06064b50
 	zip64Locator = 0x07064b50
 
-	zipUnix      = 3 << 8 // made on Unix: the high half of the attributes is the mode
-	zipPlain     = 20     // format version for folders and deflate
-	zipLarge     = 45     // with 64-bit sizes
+	zipUnix      = 3 << 8 // made on Unix: the high 16 bits of the external attributes are the mode
+	zipPlain     = 20     // version needed to extract folders and deflated files
+	zipLarge     = 45     // version needed to extract entries with 64-bit sizes
 	zipUTF8      = 1 << 11
 	zipDeflate   = 8
 	zip64Extra   = 0x0001
@@ -39,7 +39,8 @@ const (
 	max32 = math.MaxUint32
 )
 
-// zipItem holds the fields of both headers of an entry.
+// zipItem holds the fields of an entry's local header and of its record in the
+// central directory.
 type zipItem struct {
 	name   string
 	method uint16
@@ -111,14 +112,14 @@ func (z *zipItem) local() []byte {
 	return append(append(b, z.name...), extra...)
 }
 
-// common appends the fields that both headers share.
+// common appends the fields that the local header and the record in the central
+// directory share.
 func (z *zipItem) common(b []byte, stored, raw uint32) []byte {
 	clock, date := dosTime(z.sec)
 	return little(b, z.flags(), z.method, clock, date, z.crc, stored, raw)
 }
 
-// flags declares the encoding of a non-ASCII name that is valid UTF-8. Other names
-// are not declared.
+// flags returns zipUTF8 if the name is valid UTF-8 and not ASCII, otherwise 0.
 func (z *zipItem) flags() uint16 {
 	for i := range len(z.name) {
 		if z.name[i] >= utf8.RuneSelf {
@@ -131,9 +132,10 @@ func (z *zipItem) flags() uint16 {
 	return 0
 }
 
-// timeExtra appends the modification time in UTC, to the second, if all readers
-// agree on it: some read the field as signed, some as unsigned. Times before 1970
-// and after 2038 are only in dosTime.
+// timeExtra appends the extra field with the modification time in Unix seconds. It
+// omits times before 1970 and after January 2038, because some programs read the
+// field as a signed number and others as an unsigned one. For such times, the zip
+// only has dosTime.
 func (z *zipItem) timeExtra(b []byte) []byte {
 	if z.sec < 0 || z.sec > math.MaxInt32 {
 		return b
@@ -141,8 +143,9 @@ func (z *zipItem) timeExtra(b []byte) []byte {
 	return little(b, uint16(zipTimeExtra), uint16(zipTimeSize-4), uint8(1), uint32(int32(z.sec)))
 }
 
-// dosTime returns the time that every zip has: without a zone, from 1980 to 2107,
-// in steps of two seconds. It is UTC, so that it does not depend on the machine.
+// dosTime returns the time and the date in the MS-DOS format that every zip entry
+// has: without a time zone, from 1980 to 2107, in steps of two seconds. They are in
+// UTC, so that they do not depend on the machine.
 func dosTime(sec int64) (clock, date uint16) {
 	t := time.Unix(sec, 0).UTC()
 	switch {
@@ -175,7 +178,8 @@ func (zipShape) line(b []byte, e *format.Entry, at int64) []byte {
 	return append(append(b, z.name...), extra...)
 }
 
-// end returns the end of the central directory, with 64-bit numbers if needed.
+// end returns the end records of the central directory, which include 64-bit
+// numbers if needed. listingAt and listing are its offset and size in bytes.
 func (zipShape) end(entries, listingAt, listing int64) []byte {
 	var b []byte
 	count, size, offset := uint16(min(entries, max16)), uint32(min(listing, max32)), uint32(min(listingAt, max32))

@@ -26,39 +26,41 @@ type NamedTree struct {
 type Options struct {
 	Read   bool // read every byte and verify its hash
 	Repair bool // restore what can be restored
-	// Limit is how many damaged objects, and uses of each, are listed; 0 is 100.
+	// Limit is the maximum number of damaged objects in the result, and of uses per
+	// object. 0 means 100.
 	Limit int
-	// Progress is called now and then with the current result. It may be nil.
+	// Progress is called after each page and each pack with the current result. It
+	// may be nil.
 	Progress func(Result)
 }
 
 // Result is the result of a check.
 type Result struct {
-	Trees    int64    `json:"trees"` // named trees, equal ones once
+	Trees    int64    `json:"trees"` // distinct named trees
 	Pages    int64    `json:"pages"`
 	Packs    int64    `json:"packs"`
 	Segments int64    `json:"segments"`          // segments that were read
 	Bytes    int64    `json:"bytes"`             // bytes that were read
 	Orphans  int64    `json:"orphans"`           // unreferenced objects, which the next collections delete
-	Damaged  int64    `json:"damaged"`           // objects
-	Repaired int64    `json:"repaired"`          // objects
-	Damages  []Damage `json:"damages,omitempty"` // the first damaged objects
+	Damaged  int64    `json:"damaged"`           // damaged or missing objects
+	Repaired int64    `json:"repaired"`          // repaired objects
+	Damages  []Damage `json:"damages,omitempty"` // the first damaged or missing objects
 }
 
 // Damage is a damaged or missing object.
 type Damage struct {
 	Key      string `json:"key"`            // of the object
 	Problem  string `json:"what"`           // "missing" or "damaged"
-	Segments int64  `json:"-"`              // referenced segments of a pack that are lost, after a repair
+	Segments int64  `json:"-"`              // referenced segments of a pack that are lost; after a repair, those still lost
 	Repaired bool   `json:"repaired"`       // no referenced segment is lost any more
-	Uses     int64  `json:"uses"`           // files and folders in named trees that are incomplete
-	Used     []Use  `json:"used,omitempty"` // the first uses
+	Uses     int64  `json:"uses"`           // places in named trees that the damage affects
+	Used     []Use  `json:"used,omitempty"` // the first of these places
 }
 
-// Use is a place that a damage affects.
+// Use is a place in a named tree that a damage affects.
 type Use struct {
 	Name string `json:"name"`           // of the tree
-	Path string `json:"path,omitempty"` // "" for all of the tree
+	Path string `json:"path,omitempty"` // "" for the whole tree
 	// Following means that the entries after Path are incomplete, too, because the
 	// page that lists them is lost.
 	Following bool `json:"andOn,omitempty"`
@@ -66,14 +68,14 @@ type Use struct {
 
 const checkLimit = 100
 
-// Check verifies everything that the trees of live consist of. It walks live
+// Check verifies all objects that the trees in live refer to. It iterates over live
 // several times. Damage is part of the result, not an error.
 //
-// With Repair, a lost segment is restored from any other pack that has it, and the
-// rest of its pack is stored again without the segments that are lost for good, so
-// that no commit refers to those. If files remain lost, store them again in any
-// tree and repair once more: that restores the old versions, too. No collection
-// should run meanwhile.
+// With Repair, a lost segment is restored if another pack has a copy of it. The
+// damaged pack is stored again without the segments that remain lost, so that no
+// commit refers to them. If files remain lost, store these files again in any tree,
+// then repair once more: this restores them in the old versions, too. No garbage
+// collection should run during a repair.
 func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o Options) (Result, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return Result{}, err
@@ -86,7 +88,8 @@ func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTre
 	if err != nil || !c.again {
 		return c.done, err
 	}
-	// A restored page may refer to more damage.
+	// A restored page may refer to further damaged objects. The second check finds
+	// them.
 	before := c.done
 	c = newCheck(k, org, live, o)
 	err = c.run(ctx)
@@ -112,9 +115,9 @@ type check struct {
 	o         Options
 	done      Result
 	marking   *gc.Marking
-	badRoots  map[string]string   // damaged roots: the problem by digest
+	badRoots  map[string]string   // damaged or missing roots: the problem by digest
 	badPacks  map[string]*badPack // packs that are damaged or missing
-	again     bool                // a page was restored
+	again     bool                // a page or a root was restored
 }
 
 func newCheck(k *Checker, org string, live iter.Seq2[NamedTree, error], o Options) *check {
@@ -152,7 +155,8 @@ func (c *check) run(ctx context.Context) error {
 	return c.finish(ctx)
 }
 
-// trees marks the content of the named trees, as far as it is readable.
+// trees marks the objects that the named trees refer to, as far as the trees are
+// readable.
 func (c *check) trees(ctx context.Context) error {
 	for n, err := range c.live {
 		if err != nil {
@@ -183,7 +187,8 @@ func problemOf(err error) string {
 	return "damaged"
 }
 
-// tree marks a tree page by page; unreadable pages are reported and skipped.
+// tree marks the objects of a tree page by page. It records unreadable pages as
+// damage and skips them.
 func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
 	for i := range m.Root.Pages {
 		one := &manifest.Manifest{Store: m.Store, Org: m.Org, Digest: m.Digest, Root: &format.Root{Packs: m.Root.Packs, Pages: m.Root.Pages[i : i+1]}}
@@ -197,7 +202,7 @@ func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// addDamaged records a pack to be inspected.
+// addDamaged records a damaged or missing pack.
 func (c *check) addDamaged(id, what string) {
 	if c.badPacks[id] == nil {
 		c.badPacks[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
@@ -270,7 +275,7 @@ func (c *check) note(d Damage) {
 	}
 }
 
-// Checker verifies and repairs what an organisation stored.
+// Checker verifies and repairs the stored snapshots of organisations.
 type Checker struct {
 	Packs     *pack.Store
 	Manifests *manifest.Store

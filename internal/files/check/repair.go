@@ -18,20 +18,20 @@ import (
 type badPack struct {
 	id       string
 	what     string
-	segments map[uint32]*badSegment // referenced segments, valid or not
+	segments map[uint32]*badSegment // by offset: referenced segments, valid or not
 	uses     int64
 	used     []Use
 }
 
-// badSegment is a segment of such a pack.
+// badSegment is a segment of a bad pack. The segment itself may be valid.
 type badSegment struct {
 	format.Segment
 	valid bool
-	data  []byte // restored content
+	data  []byte // bytes of the segment from another pack; nil if not restored
 }
 
-// locate finds the referenced segments of bad packs, which of them are lost, and
-// the files that this affects.
+// locate finds the referenced segments of bad packs, determines which of them are
+// lost, and records the affected files.
 func (c *check) locate(ctx context.Context) error {
 	f := &pack.Reader{Store: c.packs, Org: c.org}
 	v := &locator{c: c, f: f, w: &pack.Compactor{Packs: c.packs, Org: c.org}, seen: map[string]map[string][]Use{}}
@@ -46,12 +46,13 @@ func (c *check) locate(ctx context.Context) error {
 	return f.Close()
 }
 
-// locator walks trees for the segments of bad packs. It serves one goroutine.
+// locator searches trees for references to segments of bad packs. It is not safe for
+// concurrent use.
 type locator struct {
 	c    *check
 	f    *pack.Reader
 	w    *pack.Compactor
-	seen map[string]map[string][]Use // by tree and pack: where the loss of the pack shows
+	seen map[string]map[string][]Use // by tree and pack: the places that lost segments affect
 }
 
 func (v *locator) tree(ctx context.Context, n NamedTree) error {
@@ -93,7 +94,7 @@ func (v *locator) pages(ctx context.Context, m *manifest.Manifest, uses map[stri
 		}
 		entries, err := r.Page(ctx, i)
 		if pack.IsDamage(err) {
-			continue // changed during the check
+			continue // the pack changed during the check
 		} else if err != nil {
 			return err
 		}
@@ -124,8 +125,8 @@ func (v *locator) entry(ctx context.Context, e *format.Entry, uses map[string][]
 	return nil
 }
 
-// lost reports whether a segment that a tree refers to is lost. It does not read
-// segments of valid packs.
+// lost reports whether a segment that a tree refers to is missing or damaged. It
+// assumes that segments of other than bad packs are valid.
 func (v *locator) lost(ctx context.Context, id string, s format.Segment) (bool, error) {
 	p := v.c.badPacks[id]
 	if p == nil {
@@ -175,7 +176,7 @@ func (c *check) finish(ctx context.Context) error {
 	return c.finishRoots(ctx)
 }
 
-// lost counts the referenced segments that are lost.
+// lost returns the number of segments that are neither valid nor restored.
 func (p *badPack) lost() (n int64) {
 	for _, s := range p.segments {
 		if !s.valid && s.data == nil {
@@ -185,7 +186,7 @@ func (p *badPack) lost() (n int64) {
 	return n
 }
 
-// restore searches all packs for lost segments.
+// restore searches all packs of the organisation for copies of lost segments.
 func (c *check) restore(ctx context.Context) error {
 	wanted := map[format.Hash][]*badSegment{}
 	for _, p := range c.badPacks {
@@ -216,7 +217,7 @@ func (c *check) restore(ctx context.Context) error {
 	return nil
 }
 
-// restoreFrom restores segments from an object.
+// restoreFrom restores wanted segments from the pack object with the given key.
 func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, segments []format.Segment, wanted map[format.Hash][]*badSegment) error {
 	_, n, _ := pack.SplitGeneration(key)
 	packed := int64(0)
@@ -227,8 +228,8 @@ func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, 
 		}
 		packed += int64(s.Length)
 		for _, lost := range wanted[s.Hash] {
-			// Equal chunks have equal segments unless another compressor made
-			// them.
+			// A segment of an equal chunk has another length if another
+			// compressor made it. Then it does not fit the references.
 			if lost.data != nil || lost.Kind != s.Kind || lost.Length != s.Length {
 				continue
 			}
@@ -251,8 +252,8 @@ func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, 
 	return nil
 }
 
-// rewrite stores the valid and the restored segments of a pack again and deletes
-// the damaged objects.
+// rewrite stores the valid and the restored segments of a pack in a new object and
+// deletes the pack's former objects.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	f := &pack.Reader{Store: c.packs, Org: c.org}
 	w := &pack.Compactor{Packs: c.packs, Org: c.org}
@@ -285,7 +286,8 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	return nil
 }
 
-// writeLeft stores the valid and the restored segments of a pack, if any.
+// writeLeft stores the valid and the restored segments of a pack in a new object. It
+// returns the key of the object and its segments; none if no segment is left.
 func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) (key string, left []format.Segment, err error) {
 	if err := c.addUnreferenced(ctx, p, w, read); err != nil {
 		return "", nil, err
@@ -308,8 +310,8 @@ func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, re
 	return key, left, err
 }
 
-// addUnreferenced adds the valid segments of a pack that no tree refers to: a commit may
-// be about to.
+// addUnreferenced adds the valid segments of a pack that no tree refers to, because
+// a running commit may be about to refer to them.
 func (c *check) addUnreferenced(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) error {
 	segments, err := c.packs.Footer(ctx, c.org, p.id)
 	if pack.IsDamage(err) {
@@ -335,8 +337,8 @@ func (c *check) addUnreferenced(ctx context.Context, p *badPack, w *pack.Compact
 	return nil
 }
 
-// finishRoots reports damaged roots. A root with a valid replacement can be
-// deleted.
+// finishRoots reports damaged roots. With Repair, it deletes a damaged root if
+// another, valid root of the same tree is stored.
 func (c *check) finishRoots(ctx context.Context) error {
 	for _, digest := range slices.Sorted(maps.Keys(c.badRoots)) {
 		key := pack.ManifestKey(c.org, digest)

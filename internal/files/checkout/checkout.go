@@ -17,10 +17,10 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Write writes the tree into dir, an empty folder that exists, with modes,
-// modification times, links, and empty folders. Every byte is verified. Links are
-// not followed, so nothing outside dir changes. After an error dir holds a part of
-// the tree.
+// Write writes the tree m into dir, which must be an existing, empty folder, with
+// modes, modification times, links, and empty folders. All content is verified
+// against its hashes. Links are not followed, so nothing outside dir changes. After
+// an error, dir may hold a part of the tree.
 func Write(ctx context.Context, m *manifest.Manifest, dir string) error {
 	root, err := openFolder(dir)
 	if err != nil {
@@ -34,12 +34,13 @@ func Write(ctx context.Context, m *manifest.Manifest, dir string) error {
 	return errors.Join(err, w.close())
 }
 
-// checkoutJob is a chunk, or an entry without one, that is being checked out.
+// checkoutJob is a part of a checkout: a chunk of a file, or an entry without
+// content.
 type checkoutJob struct {
 	entry   *format.Entry
 	chunk   *format.Chunk // nil if the entry has no content
-	last    bool
-	content []byte
+	last    bool          // the last job of the entry
+	content []byte        // of the chunk, expanded from segment
 	segment []byte
 }
 
@@ -120,9 +121,9 @@ type treeWriter struct {
 
 // openedFolder is a folder that is being filled.
 type openedFolder struct {
-	entry *format.Entry // nil for the top
+	entry *format.Entry // nil for the top folder
 	root  *os.Root
-	dir   *os.File // the same folder as a descriptor
+	dir   *os.File // the same folder, for calls that need a descriptor
 }
 
 func openFolder(dir string) (*openedFolder, error) {
@@ -195,7 +196,7 @@ func (w *treeWriter) create(e *format.Entry) error {
 		return err
 	}
 	if top := w.top().entry; top == nil && dir != "" || top != nil && top.Path != dir {
-		return format.ErrDamaged // its folder does not precede it
+		return format.ErrDamaged // the parent folder does not precede the entry
 	}
 	root := w.top().root
 	switch e.Kind {
@@ -228,7 +229,7 @@ func (w *treeWriter) enter(e *format.Entry, name string) error {
 	return nil
 }
 
-// leaveTo completes the folders that do not contain dir.
+// leaveTo completes and closes the open folders that are neither dir nor above dir.
 func (w *treeWriter) leaveTo(dir string) error {
 	for len(w.folders) > 1 {
 		f := w.top()

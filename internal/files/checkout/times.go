@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimes sets the time of name in dir, which may be a link, to that of e.
+// setTimes sets the access and modification times of the file name in dir to the
+// modification time of e. It does not follow links.
 func setTimes(dir *os.File, name string, e *format.Entry) error {
 	t, err := unix.TimeToTimespec(e.Time())
 	if err != nil {

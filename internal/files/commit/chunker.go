@@ -14,20 +14,20 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Chunker stores the contents of files as chunks in packs. One goroutine reads and
-// cuts, a few hash and compress, and one fills packs and passes on complete
-// entries in their order.
+// Chunker stores the contents of files as chunks in packs. The caller's goroutine
+// reads and cuts, several goroutines hash and compress, and one goroutine fills
+// packs and passes complete entries to take, in the order in which they were added.
 type Chunker struct {
 	Line         *ordered.Pool[*piece]
 	dedup        *dedup
 	packs        *pack.Writer
 	take         func(*format.Entry) error
-	ParentChunks *parentChunks // chunks that the next content may contain; set by the reading goroutine
+	ParentChunks *parentChunks // chunks that the next content may contain; set by the caller of Content
 }
 
 // buffer holds a chunk and its segment.
 type buffer struct {
-	content []byte // one byte longer than a chunk, to detect more content
+	content []byte // one byte longer than a chunk can be, to detect that more content follows
 	segment bytes.Buffer
 }
 
@@ -38,18 +38,18 @@ func (b *buffer) widen() {
 	}
 }
 
-// piece is a chunk in progress. The last piece of an entry completes it.
+// piece is a chunk of an entry that is being stored, or an entry without content.
 type piece struct {
 	entry  *format.Entry
-	last   bool
-	buffer *buffer // nil without a chunk
-	former *parentChunks
+	last   bool          // the last piece of the entry
+	buffer *buffer       // nil for an entry without content
+	former *parentChunks // chunks of the parent that may be equal
 	chunk  format.Chunk
-	stored bool // the store has it already
+	stored bool // the chunk is stored already
 }
 
-// NewChunker starts the goroutines, which Finish or Abort end. take is called by
-// one goroutine.
+// NewChunker returns a Chunker and starts its goroutines. Finish or Abort must be
+// called to end them. take is called by one of them.
 func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format.Entry) error) *Chunker {
 	workers := min(runtime.GOMAXPROCS(0), 4)
 	in := &Chunker{dedup: k, packs: p, take: take}
@@ -57,10 +57,11 @@ func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format
 	return in
 }
 
-// Finish waits until all entries were passed on.
+// Finish waits until all entries were passed to take, and ends the goroutines. It
+// returns the error that ended them early, if any.
 func (in *Chunker) Finish() error { return in.Line.Finish() }
 
-// End finishes, or aborts if reading failed with err.
+// End calls Finish if err is nil, otherwise Abort.
 func (in *Chunker) End(err error) error {
 	if err != nil {
 		return in.Abort(err)
@@ -68,8 +69,8 @@ func (in *Chunker) End(err error) error {
 	return in.Finish()
 }
 
-// Abort drops pending work. It returns the error that ended the goroutines if
-// that came first, else err.
+// Abort drops pending work and ends the goroutines. If an error has ended them
+// before, Abort returns that error, otherwise err.
 func (in *Chunker) Abort(err error) error { return in.Line.Abort(err) }
 
 // idle holds buffers and compressors for reuse.
@@ -78,13 +79,13 @@ var idle = struct{ buffers, compressors sync.Pool }{
 	compressors: sync.Pool{New: func() any { return format.NewCompressor() }},
 }
 
-// AddEntry passes on an entry without content.
+// AddEntry adds an entry without content.
 func (in *Chunker) AddEntry(e *format.Entry) error {
 	return in.Line.Send(&piece{entry: e, last: true}, false)
 }
 
-// Content reads r to its end as the content of e, sets its size and hash, and
-// passes it on.
+// Content reads r to its end as the content of e, sets the size and hash of e, and
+// adds e.
 func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
 	b := idle.buffers.Get().(*buffer)
 	n, ended, err := format.Fill(r, b.content[:format.WholeFile+1])
@@ -102,7 +103,7 @@ func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
 	return in.send(e, b, n, true)
 }
 
-// large cuts content that begins with the n bytes in b.
+// large cuts content that is larger than WholeFile. Its first n bytes are in b.
 func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {
@@ -133,7 +134,8 @@ func (in *Chunker) send(e *format.Entry, b *buffer, n int, last bool) error {
 	return in.Line.Send(&piece{entry: e, last: last, buffer: b, former: in.ParentChunks, chunk: format.Chunk{Size: uint32(n)}}, true)
 }
 
-// worker hashes a chunk and compresses it if the store lacks it.
+// worker returns a function that hashes a chunk, and compresses it if it is not
+// stored yet.
 func (in *Chunker) worker() func(*piece) error {
 	return func(p *piece) error {
 		content := p.buffer.content[:p.chunk.Size]
@@ -149,7 +151,8 @@ func (in *Chunker) worker() func(*piece) error {
 	}
 }
 
-// collect stores a new chunk and passes on a complete entry.
+// collect stores the chunk of p if it is new. If p is the last piece of its entry,
+// collect passes the entry to take.
 func (in *Chunker) collect(p *piece) error {
 	if p.buffer != nil {
 		if err := in.store(p); err != nil {

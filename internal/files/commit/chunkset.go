@@ -9,21 +9,23 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// chunkSet holds the chunks of the parent version and those that the commit has
-// stored. It takes about 20 bytes of memory per chunk; hashes and places are
-// spooled. It is safe for concurrent use.
+// chunkSet holds the places of chunks by hash: of the chunks of the parent version
+// and of those that the commit has stored. It takes about 20 bytes of memory per
+// chunk; complete hashes and places are in a temporary file. It is safe for
+// concurrent use.
 type chunkSet struct {
 	mu      sync.Mutex        // guards the fields below
-	last    map[uint32]uint32 // for a part of a hash, the last record, counted from 1
-	before  []uint32          // for each record, the previous one with that part, or 0
+	last    map[uint32]uint32 // by partOf a hash: number of the last record, counted from 1
+	before  []uint32          // for each record: number of the previous record with the same partOf, or 0
 	records *spool.Spool
-	packs   format.PackTable // that the records refer to
+	packs   format.PackTable // numbers of packs in the records
 }
 
 const (
 	// chunkSetRecord is the size of a hash and the four numbers of its place.
 	chunkSetRecord = sha256.Size + 4*4
-	// maxChunkSet bounds the memory: further chunks are stored again.
+	// maxChunkSet is the maximum number of chunks, which bounds the memory. Further
+	// chunks are not added, so equal chunks may be stored again.
 	maxChunkSet = 3 << 20
 )
 
@@ -37,7 +39,7 @@ func (k *chunkSet) Close() error {
 	return k.records.Close()
 }
 
-// find returns the place of a chunk.
+// find returns the place of a chunk. If the set lacks the chunk, ok is false.
 func (k *chunkSet) find(h format.Hash) (at format.Place, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,10 +61,10 @@ func (k *chunkSet) lookUp(h format.Hash) (at format.Place, ok bool, err error) {
 	return format.Place{}, false, nil
 }
 
-// partOf returns the part of a hash that the memory holds.
+// partOf returns the first four bytes of a hash, which are the key in memory.
 func partOf(h format.Hash) uint32 { return binary.LittleEndian.Uint32(h[:]) }
 
-// add adds a chunk. Of equal chunks the first is kept.
+// add adds a chunk, unless the set already has an equal chunk or is full.
 func (k *chunkSet) add(h format.Hash, at format.Place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
