@@ -2,18 +2,19 @@ package framework
 
 import "bytes"
 
-// MaxLine is the longest line in bytes. Longer lines are cut.
+// MaxLine is the maximum length of a line in bytes. Longer lines are cut.
 const MaxLine = 8 << 20
 
 // Lines splits the output of a stream into lines. The zero value is ready to
 // use.
 type Lines struct {
-	held []byte
-	over bool // the rest of the line is dropped
+	held []byte // start of the incomplete last line, at most MaxLine bytes
+	over bool   // the incomplete last line is longer than MaxLine
 }
 
-// Write calls line for each line that p completes, without the line end. cut is
-// true if the line was longer than MaxLine. The callback must not keep text.
+// Write appends p to the stream and calls line for each line that p completes. text
+// has no line end. cut is true if the line was longer than MaxLine. The callback
+// must not keep text.
 func (l *Lines) Write(p []byte, line func(text []byte, cut bool)) {
 	for {
 		n := bytes.IndexByte(p, '\n')
@@ -31,7 +32,7 @@ func (l *Lines) Write(p []byte, line func(text []byte, cut bool)) {
 	}
 }
 
-// Flush calls line for the incomplete last line, if there is one.
+// Flush calls line for the incomplete last line, if the stream ends with one.
 func (l *Lines) Flush(line func(text []byte, cut bool)) {
 	if len(l.held) > 0 || l.over {
 		line(trimmed(l.held), l.over)

@@ -14,7 +14,7 @@ func (Shell) Info() Info { return Info{Name: catalog.Shell.Name} }
 // Check accepts every definition.
 func (Shell) Check(*stint.Definition) error { return nil }
 
-// Prepare starts bash with the file of the prompt.
+// Prepare returns a plan that starts bash with the file that contains the prompt.
 func (Shell) Prepare(in Input) (Plan, error) {
 	return Plan{Argv: []string{"/bin/bash", in.PromptPath}}, nil
 }
@@ -28,10 +28,12 @@ type Command struct{}
 // Info returns the properties of the framework.
 func (Command) Info() Info { return Info{Name: catalog.Command.Name} }
 
-// Check accepts every definition; validation requires a command.
+// Check accepts every definition, because package definition already requires a
+// command.
 func (Command) Check(*stint.Definition) error { return nil }
 
-// Prepare starts the command without changes.
+// Prepare returns a plan that starts the definition's command unchanged, with the
+// prompt on standard input.
 func (Command) Prepare(in Input) (Plan, error) {
 	return Plan{Argv: in.Definition.Command, Stdin: []byte(in.Prompt)}, nil
 }

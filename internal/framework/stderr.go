@@ -7,9 +7,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// ProgramArgv returns the first words of the command line of a framework's
-// program: the path that was found, or name if there is none, and the arguments
-// in the definition's command.
+// ProgramArgv returns the start of the command line of a framework's program: the
+// program, and the arguments in the definition's command. The program is the path
+// in.Program.Path, or else the first word of the definition's command, or else name.
 func ProgramArgv(in Input, name string) []string {
 	argv := []string{in.Program.Path}
 	if argv[0] == "" {
@@ -24,7 +24,8 @@ func ProgramArgv(in Input, name string) []string {
 	return argv
 }
 
-// CheckLogs returns a State.Check that applies check to files named *.jsonl.
+// CheckLogs returns a function for State.Check. It applies check to files named
+// *.jsonl and accepts all other files.
 func CheckLogs(check func(content []byte) error) func(name string, content []byte) error {
 	return func(name string, content []byte) error {
 		if path.Ext(name) != ".jsonl" {
@@ -37,14 +38,14 @@ func CheckLogs(check func(content []byte) error) func(name string, content []byt
 // MaxTail is the length of the tail that StderrReader keeps, in bytes.
 const MaxTail = 4 << 10
 
-// StderrReader decodes standard error as text, line by line, and keeps its
-// tail, which often explains a failure. The zero value is ready to use.
+// StderrReader decodes standard error as lines of text. It keeps the last MaxTail
+// bytes, which often explain a failure. The zero value is ready to use.
 type StderrReader struct {
 	stderr Lines
 	tail   []byte
 }
 
-// Write decodes output.
+// Write decodes a part of standard error.
 func (p *StderrReader) Write(b []byte) (s Step) {
 	p.stderr.Write(b, func(text []byte, cut bool) { s.Events = append(s.Events, p.line(text, cut)...) })
 	return s
@@ -64,10 +65,12 @@ func (p *StderrReader) line(text []byte, cut bool) []stint.OutputData {
 	return TextLine(Stderr, text, cut)
 }
 
-// Tail returns the end of the output.
+// Tail returns the last lines of standard error, without blank lines. It returns at
+// most MaxTail bytes.
 func (p *StderrReader) Tail() string { return string(p.tail) }
 
-// TextLine returns a line of plain text as events, with its line end.
+// TextLine returns events with a line of plain text and a line end. If cut is true,
+// an ellipsis follows the text.
 func TextLine(stream string, text []byte, cut bool) []stint.OutputData {
 	line := append([]byte(nil), text...)
 	if cut {

@@ -10,20 +10,21 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// maxPiece is the longest text of one event, in bytes.
+// maxPiece is the maximum length of the text of one event, in bytes.
 const maxPiece = 32 << 10
 
-// text decodes plain output. All bytes are returned at once, except for an
-// incomplete rune at the end of a write.
+// text is a decoder of plain text. Each call of Write returns all its bytes as
+// events, except for an incomplete rune at their end.
 type text struct {
 	held map[string][]byte // by stream: the start of a rune, at most 3 bytes
-	// If a JSON value is expected on stdout, final keeps the last maxFinal
-	// bytes.
+	// If wanted is true, the definition has an output schema, and final contains
+	// the last maxFinal bytes of standard output.
 	wanted bool
 	final  []byte
 }
 
-// maxFinal is the longest output that is searched for a JSON value, in bytes.
+// maxFinal is the number of bytes at the end of standard output that may contain
+// the result.
 const maxFinal = 256 << 10
 
 func newText(in Input) *text { return &text{held: map[string][]byte{}, wanted: in.Schema != nil} }
@@ -56,7 +57,8 @@ func (t *text) Verdict(exitCode int) Verdict {
 	return Verdict{Message: fmt.Sprintf("The agent's command ended with exit code %d.", exitCode)}
 }
 
-// value returns the output if it is a JSON value, or else its last line.
+// value returns the kept standard output if it is one JSON value, or else its last
+// line.
 func (t *text) value() string {
 	whole := bytes.TrimSpace(t.final)
 	if json.Valid(whole) {
@@ -81,8 +83,8 @@ func partialRune(p []byte) int {
 	return 0
 }
 
-// Pieces splits text into events of at most maxPiece bytes, after a line end if
-// possible. Invalid UTF-8 becomes U+FFFD.
+// Pieces returns events with the text p, each with at most maxPiece bytes of it. It
+// splits after a line end if possible. Invalid UTF-8 becomes U+FFFD.
 func Pieces(stream string, p []byte) []stint.OutputData {
 	var out []stint.OutputData
 	for len(p) > 0 {

@@ -1,8 +1,9 @@
 // Package acp drives agents that implement the Agent Client Protocol.
 //
-// Agent and client exchange lines of JSON-RPC 2.0 over standard input and
-// output. The decoder is the client: each message of the agent advances its
-// state, and the answers are returned in steps.
+// Agent and client exchange JSON-RPC 2.0 messages, one per line, over the agent's
+// standard input and output. The framework.Decoder of this package is the client.
+// Each message of the agent advances the client's state. The client's answers are
+// returned in framework.Step.Send.
 package acp
 
 import (
@@ -17,7 +18,7 @@ import (
 const protocolVersion = 1
 
 // Framework drives any agent that implements the protocol. The definition's
-// command starts it.
+// command starts the agent.
 type Framework struct{}
 
 // Info returns the properties of the framework.
@@ -30,7 +31,8 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses the offline provider, which only the assistant supports.
+// Check returns an error for the offline provider, which only the assistant
+// supports.
 func (Framework) Check(d *stint.Definition) error {
 	if catalog.ProviderType(d) == stint.ProviderOffline {
 		return stint.InvalidParam("provider.type", "The framework 'acp' cannot use the provider 'offline', which is the assistant's own. Use another provider, or the framework 'assistant'.")
@@ -39,7 +41,7 @@ func (Framework) Check(d *stint.Definition) error {
 }
 
 // Prepare returns a plan that starts the definition's command and sends the
-// initialize request.
+// initialize request. It returns an error if the definition has no command.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	d := in.Definition
 	if len(d.Command) == 0 {
@@ -60,11 +62,11 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	}, nil
 }
 
-// NewDecoder returns the client of one run.
+// NewDecoder returns a decoder that acts as the protocol's client for one run.
 func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newClient(in) }
 
-// modelEnv returns the environment variables in which API clients look for the
-// address and the key of the model.
+// modelEnv returns the environment variables from which API clients read the
+// model's address, key, and name. It returns nil if at is nil.
 func modelEnv(at *framework.Endpoint, model string) map[string]string {
 	if at == nil {
 		return nil

@@ -9,21 +9,23 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// client is one connection to an agent. At most one request is open at a time,
-// from initialize to session/prompt; next handles its response.
+// client is the client's side of one connection to an agent. It sends its requests
+// one after the other, from initialize to session/prompt, and has at most one open
+// request (a request without a response yet). The function next handles the
+// response to the open request.
 type client struct {
 	in    framework.Input
 	lines map[string]*framework.Lines // by stream
 
-	number int // of the last request
-	asked  int // number of the open request; 0 if there is none
+	number int // ID of the last request
+	asked  int // ID of the open request; 0 if no request is open
 	next   func(*message) framework.Step
 
 	agent       initializeResult
 	session     string
-	isLoading   bool // updates are history of earlier runs
-	isPrompting bool // the prompt is open
-	triedLogin  bool // authentication
+	isLoading   bool // the agent is sending the history of earlier runs
+	isPrompting bool // session/prompt is the open request
+	triedLogin  bool // an authenticate request was sent
 	end         *framework.Verdict
 
 	text  transcriber
@@ -43,13 +45,14 @@ func newClient(in framework.Input) *client {
 	return c
 }
 
-// Write decodes output.
+// Write decodes a part of an output stream.
 func (c *client) Write(stream string, p []byte) (s framework.Step) {
 	c.lines[stream].Write(p, c.reader(stream, &s))
 	return s
 }
 
-// Flush decodes the incomplete last line.
+// Flush decodes the incomplete last line of a stream. At the end of standard
+// output it also ends the open text and reports pending tool calls.
 func (c *client) Flush(stream string) (s framework.Step) {
 	c.lines[stream].Flush(c.reader(stream, &s))
 	if stream == framework.Stdout {
@@ -68,7 +71,8 @@ func (c *client) reader(stream string, s *framework.Step) func([]byte, bool) {
 	}
 }
 
-// read handles one line of the protocol.
+// read handles one line of standard output. A line that is not a message of the
+// protocol becomes output text. cut is true if the line was too long.
 func (c *client) read(line []byte, cut bool) framework.Step {
 	if cut {
 		return notice("long_line", fmt.Sprintf("A message of the agent of more than %d bytes was left out.", framework.MaxLine))
@@ -88,7 +92,7 @@ func (c *client) read(line []byte, cut bool) framework.Step {
 	case m.Method == "session/update":
 		var inEvent bool
 		if s, kind, inEvent = c.update(m.Params); inEvent {
-			return s // the event contains its whole text
+			return s // an event contains the whole text of the update, so no native line is needed
 		}
 	case m.Method == "" && c.asked != 0 && m.isResponse(c.asked):
 		kind, c.asked = "response", 0
@@ -98,7 +102,8 @@ func (c *client) read(line []byte, cut bool) framework.Step {
 	return s
 }
 
-// request sends a request and sets the handler of its response.
+// request returns a step that sends a request, and makes next the handler of the
+// response.
 func (c *client) request(method string, params any, next func(*message) framework.Step) framework.Step {
 	c.number++
 	c.asked, c.next = c.number, next
@@ -109,7 +114,8 @@ func notice(code, text string) framework.Step {
 	return framework.Step{Events: []stint.OutputData{transcript.Notice(code, text)}}
 }
 
-// Interrupt returns the request to end the turn.
+// Interrupt returns the notification that makes the agent end its turn. It returns
+// nil if the prompt is not being processed.
 func (c *client) Interrupt() []byte {
 	if !c.isPrompting || c.end != nil {
 		return nil
@@ -117,19 +123,20 @@ func (c *client) Interrupt() []byte {
 	return call(0, "session/cancel", map[string]string{"sessionId": c.session})
 }
 
-// Conversation returns the session ID.
+// Conversation returns the conversation that a later run can resume: the agent's
+// session, or else the conversation that this run was to resume.
 func (c *client) Conversation() framework.Conversation {
 	switch {
 	case c.session != "":
 		return framework.Conversation{Framework: "acp", Version: c.agent.Info.Version, ID: c.session}
 	case c.in.Resume != nil:
-		return *c.in.Resume // the session was never resumed
+		return *c.in.Resume // the agent ended before the session was resumed
 	}
 	return framework.Conversation{}
 }
 
-// decode decodes a value from the agent. Members with a wrong type stay zero.
+// decode decodes a JSON value from the agent. Members with a wrong type stay zero.
 func decode[T any](raw json.RawMessage) (v T) {
-	_ = json.Unmarshal(raw, &v) // raw is part of a valid line, or empty
+	_ = json.Unmarshal(raw, &v) // cannot be a syntax error: raw is part of a valid line, or empty
 	return v
 }

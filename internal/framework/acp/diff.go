@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// maxSide is how many removed lines and how many added lines a diff shows.
+// maxSide is the maximum number of removed lines that a diff shows, and of added
+// lines.
 const maxSide = 40
 
-// unifiedDiff returns a diff of a file: the lines between the first and the last
-// difference.
+// unifiedDiff returns the change of a file in the style of a unified diff, with one
+// hunk: all lines from the first to the last difference, without context.
 func unifiedDiff(path, before, after string) string {
 	a, b := lines(before), lines(after)
 	head := 0

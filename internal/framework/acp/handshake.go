@@ -23,14 +23,15 @@ func (c *client) initialized(m *message) framework.Step {
 	return s
 }
 
-// sessionAttempt is an attempt to open a session.
+// sessionAttempt has the parameters and the method of a request that opens a session.
 type sessionAttempt struct {
 	cwd     string
 	servers []mcpServer
 	method  string
 }
 
-// firstAttempt chooses the first method to try.
+// firstAttempt returns o with the first method to try. The method is empty if the
+// run resumes a conversation but the agent cannot load one.
 func (c *client) firstAttempt(o sessionAttempt) sessionAttempt {
 	switch {
 	case c.in.ResumeID() == "":
@@ -59,7 +60,8 @@ func (c *client) openSession(o sessionAttempt) framework.Step {
 	return s
 }
 
-// sessionOpened handles the response, or tries the next method.
+// sessionOpened handles the response to the request that opens a session. After an
+// error it tries the next method.
 func (c *client) sessionOpened(o sessionAttempt, m *message) framework.Step {
 	if m.Error != nil {
 		return c.sessionFailed(o, m.Error)
@@ -77,8 +79,9 @@ func (c *client) sessionOpened(o sessionAttempt, m *message) framework.Step {
 	if !c.isLoading {
 		return ask()
 	}
-	// Some agents send more history after their response. A request with an
-	// unknown method is answered after all of it.
+	// Some agents send more history after their response to session/load. They
+	// answer requests in order, so the response to one more request, whose method
+	// does not exist, follows the last update of the history.
 	return c.request("_stint/settled", map[string]string{"sessionId": c.session}, func(*message) framework.Step {
 		c.isLoading = false
 		return ask()
@@ -103,8 +106,9 @@ func (c *client) sessionFailed(o sessionAttempt, e *rpcError) framework.Step {
 	return s
 }
 
-// logIn authenticates once, with a key that the agent already has. Interactive
-// methods are not used.
+// logIn sends an authenticate request, at most once per run, and then repeats the
+// attempt o. It uses only methods with a key that the agent already has, not
+// interactive methods. e is the error of the failed attempt.
 func (c *client) logIn(o sessionAttempt, e *rpcError) framework.Step {
 	for _, method := range c.agent.Auth {
 		if c.triedLogin || !method.isUnattended() {
@@ -142,14 +146,13 @@ func (c *client) selectModel(o *sessionResult, fresh bool) framework.Step {
 	})
 }
 
-// sendPrompt sends the prompt.
+// sendPrompt sends the prompt. fresh is true for a new conversation.
 func (c *client) sendPrompt(fresh bool) framework.Step {
 	c.isPrompting = true
 	return c.request("session/prompt", map[string]any{"sessionId": c.session, "prompt": prompt(&c.in, fresh)}, c.promptAnswered)
 }
 
-// promptAnswered handles the response to the prompt, which is the agent's final
-// message.
+// promptAnswered handles the response to the prompt, which ends the run.
 func (c *client) promptAnswered(m *message) framework.Step {
 	if m.Error != nil {
 		return c.fail(c.promptError(m.Error))

@@ -5,11 +5,12 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// serve answers a request of the agent.
+// serve answers a request of the agent. Every request except
+// session/request_permission is refused.
 func (c *client) serve(m *message) framework.Step {
 	switch {
 	case c.end != nil:
-		return framework.Step{} // standard input is closed
+		return framework.Step{} // the agent's standard input is closed
 	case !isAnswerable(m.ID):
 		return framework.Step{Send: refusal([]byte("null"), codeInvalidRequest, "The ID of a request is a number or a short string.")}
 	case m.Method == "session/request_permission":
@@ -18,7 +19,7 @@ func (c *client) serve(m *message) framework.Step {
 	return framework.Step{Send: refusal(m.ID, codeNoMethod, "Method not found: "+c.quote(m.Method))}
 }
 
-// permission is a session/request_permission request.
+// permission has the parameters of a session/request_permission request.
 type permission struct {
 	Tool    toolUpdate `json:"toolCall"`
 	Options []struct {
@@ -27,8 +28,9 @@ type permission struct {
 	} `json:"options"`
 }
 
-// option returns the ID of the option that permits the call. "Once" is
-// preferred: some agents record "always" in the workspace.
+// option returns the ID of the option that permits the tool call. It prefers
+// allow_once to allow_always, because some agents record the latter in a file in
+// the workspace.
 func (p *permission) option() (id string, ok bool) {
 	for _, kind := range []string{"allow_once", "allow_always"} {
 		for _, o := range p.Options {

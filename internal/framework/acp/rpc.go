@@ -15,7 +15,8 @@ const (
 	codeNotFound       = -32002
 )
 
-// maxID is the longest request ID that is answered, in bytes.
+// maxID is the maximum length in bytes of the ID of an agent's request. Requests
+// with longer IDs are refused.
 const maxID = 256
 
 // message is a request, a notification or a response.
@@ -49,21 +50,22 @@ func parse(line []byte) (m message, ok bool) {
 	return m, true
 }
 
-// isRequest reports whether the agent expects a response.
+// isRequest reports whether m is a request, to which the agent expects a response.
 func (m *message) isRequest() bool { return m.Method != "" && m.ID != nil }
 
-// isResponse reports whether m is the response to the request with this number.
-// Some agents send the number back as a string.
+// isResponse reports whether m is the response to the client's request with this
+// ID. Some agents return the number as a string.
 func (m *message) isResponse(id int) bool {
 	return m.Method == "" && string(bytes.Trim(m.ID, `"`)) == strconv.Itoa(id)
 }
 
-// isAnswerable reports whether an ID can be sent back.
+// isAnswerable reports whether a response can contain this ID: it is at most maxID
+// bytes long, and neither an object nor an array.
 func isAnswerable(id json.RawMessage) bool {
 	return len(id) > 0 && len(id) <= maxID && id[0] != '{' && id[0] != '['
 }
 
-// encode returns v as one line.
+// encode returns v as one line of JSON.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

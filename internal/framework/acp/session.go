@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// initializeID is the number of the initialize request.
+// initializeID is the ID of the initialize request.
 const initializeID = 1
 
 // initializeRequest returns the initialize request. No client capability is declared:
@@ -82,8 +82,9 @@ type mcpServer struct {
 	Env     *[]nameValue `json:"env,omitempty"`
 }
 
-// mcpServers returns the servers that the agent supports, and a notice about
-// the others.
+// mcpServers returns the MCP servers that the agent supports. If servers are left
+// out because the agent does not support HTTP, it also returns a notice that names
+// them.
 func mcpServers(all []framework.MCPServer, http bool) ([]mcpServer, []stint.OutputData) {
 	servers, refused := []mcpServer{}, []string(nil)
 	for _, s := range all {
@@ -113,14 +114,14 @@ func pairs(m map[string]string) []nameValue {
 	return out
 }
 
-// block is a content block.
+// block is a content block of a prompt.
 type block struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// prompt returns the prompt. In a new conversation it starts with the
-// definition's instructions.
+// prompt returns the content blocks of the prompt. If fresh is true (a new
+// conversation), the first block contains the definition's instructions.
 func prompt(in *framework.Input, fresh bool) []block {
 	var blocks []block
 	if text := in.Definition.Instructions; fresh && text != "" {
@@ -155,9 +156,9 @@ type configValue struct {
 	Options []configValue `json:"options"` // if the value is a group
 }
 
-// modelRequest returns the request that selects a model, or an empty method if
-// the model is selected already or cannot be selected. A name that the agent
-// does not list is sent as it is, because some agents accept aliases.
+// modelRequest returns the request that selects a model. The method is empty if
+// the model is already selected or cannot be selected. A model name that the agent
+// does not list is sent unchanged, because some agents accept aliases.
 func (o *sessionResult) modelRequest(session, model string) (method string, params any) {
 	for _, option := range o.Options {
 		if option.Category != "model" && (option.Category != "" || option.ID != "model") {
@@ -181,8 +182,8 @@ func (o *sessionResult) modelRequest(session, model string) (method string, para
 	return "session/set_model", map[string]string{"sessionId": session, "modelId": id}
 }
 
-// pick returns the value with the name model, also inside groups. If there is
-// none, it returns model.
+// pick returns the value whose name equals model, ignoring case. It also searches
+// groups. If no value has that name, it returns model.
 func pick(values []configValue, model string) string {
 	for _, v := range values {
 		for _, inner := range append([]configValue{v}, v.Options...) {

@@ -11,13 +11,14 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxTools is how many tool calls are remembered.
+// maxTools is the maximum number of tool calls that a transcriber keeps. The oldest
+// are removed first.
 const maxTools = 1 << 12
 
-// toolUpdate is an update of a tool call. The first contains everything that is
-// known; later ones contain changes.
+// toolUpdate is an update of a tool call. The first update contains everything that
+// is known about the call; later updates contain only changes.
 type toolUpdate struct {
-	Update  string                     `json:"sessionUpdate"` // "tool_call" for the first; empty in a permission request
+	Update  string                     `json:"sessionUpdate"` // "tool_call" in the first update; empty in a permission request
 	ID      string                     `json:"toolCallId"`
 	Title   string                     `json:"title"`
 	Kind    string                     `json:"kind"`
@@ -39,14 +40,15 @@ type toolContent struct {
 // tool is the state of a tool call.
 type tool struct {
 	item     stint.ToolItem
-	reported bool // the call was reported
-	done     bool // the result was reported
+	reported bool // the event for the start of the call was returned
+	done     bool // the event for the end of the call was returned
 	diffs    []string
 }
 
-// tool returns the events for an update of a tool call. The call is reported
-// once, as soon as its input is known: many agents announce a tool before they
-// know its input. asked is true for a permission request.
+// tool returns the events for an update of a tool call. Many agents announce a call
+// before they know its input. Therefore the start of the call is reported once, as
+// soon as its input is final, a permission is requested, or the tool runs. asked is
+// true for a permission request.
 func (t *transcriber) tool(u *toolUpdate, asked bool) []stint.OutputData {
 	use := t.use(u)
 	if use == nil || use.done {
@@ -64,13 +66,14 @@ func (t *transcriber) tool(u *toolUpdate, asked bool) []stint.OutputData {
 	return out
 }
 
-// hasFinalInput reports whether the input is final: it was sent in a later update, or
-// it has a title.
+// hasFinalInput reports whether the input of the tool call is final: u is not the
+// first update, or a title can be derived from the input.
 func (t *tool) hasFinalInput(u *toolUpdate) bool {
 	return len(t.item.Input) > 0 && (u.Update != "tool_call" || transcript.Title("", t.item.Input) != "")
 }
 
-// use returns the state of a tool call and creates it if necessary.
+// use returns the state of the tool call that u updates, and creates it if
+// necessary. It returns nil if the call is unknown and u has no ID or no content.
 func (t *transcriber) use(u *toolUpdate) *tool {
 	if use, ok := t.tools[u.ID]; ok {
 		return use
@@ -87,7 +90,7 @@ func (t *transcriber) use(u *toolUpdate) *tool {
 	return use
 }
 
-// merge merges an update into the state.
+// merge merges an update into the state of the tool call.
 func (t *tool) merge(u *toolUpdate) {
 	for _, set := range []struct {
 		to    *string
@@ -111,7 +114,7 @@ func (t *tool) merge(u *toolUpdate) {
 	}
 }
 
-// category returns the item category for a tool kind of the protocol.
+// category returns the tool category of an item for a tool kind of the protocol.
 func category(kind string) string {
 	if kind == "" || slices.Contains(stint.ToolCategories, kind) {
 		return kind
@@ -119,8 +122,8 @@ func category(kind string) string {
 	return "other"
 }
 
-// name returns the tool's name. The protocol has no member for it; agents send
-// it in _meta.
+// name returns the tool's name. The protocol has no member for the name; some
+// agents send it in _meta.
 func (u *toolUpdate) name() string {
 	for _, raw := range u.Meta {
 		if name := decode[struct {
@@ -164,7 +167,8 @@ func (t *tool) result(u *toolUpdate) stint.OutputData {
 	return transcript.Result(item, strings.Join(parts, "\n"))
 }
 
-// output returns the text of a tool's output, and its exit code if known.
+// output returns the text of a tool's output, and the exit code, or nil if it is
+// not known.
 func output(u *toolUpdate) (text string, exit *int) {
 	var parts []string
 	for _, c := range u.Content {
@@ -183,8 +187,8 @@ func output(u *toolUpdate) (text string, exit *int) {
 	return strings.Join(parts, "\n"), exit
 }
 
-// exitLine parses the exit code that some agents write before the output of a
-// failed command.
+// exitLine returns the exit code that some agents write in a line before the output
+// of a failed command, or nil if text does not start with such a line.
 func exitLine(text string) *int {
 	first, _, _ := strings.Cut(text, "\n")
 	digits, ok := strings.CutPrefix(first, "Exit code ")
@@ -219,8 +223,9 @@ func (r rawOutput) exitCode() *int {
 	return nil
 }
 
-// text returns the output as text: a string, content blocks, a known member of
-// an object, or else the JSON.
+// text returns the output as text. raw is the JSON of r. If it is a string, an
+// object with a known member, or a list of content blocks, text returns that
+// content; otherwise it returns the JSON itself.
 func (r rawOutput) text(raw json.RawMessage) string {
 	for _, s := range []string{decode[string](raw), r.Output, r.Stdout + r.Stderr, r.Error} {
 		if s != "" {
@@ -242,7 +247,8 @@ func (r rawOutput) text(raw json.RawMessage) string {
 	return ""
 }
 
-// withoutFence returns the content of a text that is a single code block.
+// withoutFence returns the content of the code block if s is a single Markdown code
+// block; otherwise it returns s.
 func withoutFence(s string) string {
 	open, rest, ok := strings.Cut(s, "\n")
 	body, closed := strings.CutSuffix(strings.TrimRight(rest, "\n"), "\n```")

@@ -10,21 +10,22 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxFinal is the longest final message that is kept, in bytes.
+// maxFinal is the maximum length of the final message in bytes. The rest is cut off.
 const maxFinal = 8 << 20
 
-// transcriber turns updates of the agent into events, in order.
+// transcriber converts updates of the agent to events. At most one text (message or
+// thought) is open at a time: more pieces of it may follow.
 type transcriber struct {
-	kind stint.ItemKind // of the open text; empty if none is open
-	id   string
-	end  string // the last piece of the open text
-	made int    // number of texts without an ID
+	kind stint.ItemKind // kind of the open text; empty if no text is open
+	id   string         // ID of the open text
+	end  string         // the last piece of the open text
+	made int            // number of texts that the agent sent without an ID
 
-	message string // ID of the message in last
-	last    strings.Builder
+	message string          // ID of the message in last
+	last    strings.Builder // text of the agent's last message
 
-	tools map[string]*tool
-	order []string // IDs of tools, oldest first
+	tools map[string]*tool // tool calls by ID
+	order []string         // IDs of the tool calls, oldest first
 }
 
 func newTranscriber() transcriber { return transcriber{tools: map[string]*tool{}} }
@@ -35,7 +36,8 @@ type textChunk struct {
 	Content content `json:"content"`
 }
 
-// chunk returns the events for a chunk of a message or a thought.
+// chunk returns the events for a piece of a message or a thought. If the piece
+// belongs to another text than the open one, the open text is ended first.
 func (t *transcriber) chunk(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData {
 	piece := decode[textChunk](raw)
 	text := piece.Content.shown()
@@ -60,7 +62,8 @@ func (t *transcriber) chunk(kind stint.ItemKind, raw json.RawMessage) []stint.Ou
 	return out
 }
 
-// appendFinal appends to the final message.
+// appendFinal appends text to the agent's last message. A text with another ID
+// starts a new message.
 func (t *transcriber) appendFinal(text string) {
 	if t.message != t.id {
 		t.message = t.id
@@ -74,7 +77,7 @@ func (t *transcriber) final() string {
 	return strings.TrimSpace(strings.ToValidUTF8(t.last.String(), "\uFFFD"))
 }
 
-// endText ends the open text.
+// endText ends the open text. It returns the event for its end, if one is needed.
 func (t *transcriber) endText() []stint.OutputData {
 	kind, id, end := t.kind, t.id, t.end
 	t.kind, t.id, t.end = "", "", ""

@@ -6,15 +6,16 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// usageCounter computes the usage of the run from what the agent reports.
+// usageCounter computes the usage of the run from the costs and token counts that
+// the agent reports.
 type usageCounter struct {
-	model    string // the definition's model, for counts without a model name
+	model    string // the definition's model; used for counts without a model name
 	usage    stint.Usage
 	baseline float64 // cost of the conversation before this run, in USD
 }
 
-// usageUpdate reports the size of the context, which is ignored, and with some
-// agents the cost of the whole conversation.
+// usageUpdate is an update about usage. Some agents send the cost of the whole
+// conversation. The size of the context, which all agents send, is ignored.
 type usageUpdate struct {
 	Cost *struct {
 		Amount   float64 `json:"amount"`
@@ -22,14 +23,15 @@ type usageUpdate struct {
 	} `json:"cost"`
 }
 
-// setBaseline handles an update that belongs to the history.
+// setBaseline handles an update that belongs to the history of earlier runs.
 func (s *usageCounter) setBaseline(raw json.RawMessage) {
 	if u := decode[usageUpdate](raw); u.Cost != nil && u.Cost.Currency == "USD" {
 		s.baseline = u.Cost.Amount
 	}
 }
 
-// update returns the usage after an update, or nil if it did not change.
+// update handles an update and returns the usage of the run, or nil if the update
+// contains no new cost.
 func (s *usageCounter) update(raw json.RawMessage) *stint.Usage {
 	u := decode[usageUpdate](raw)
 	if u.Cost == nil || u.Cost.Currency != "USD" {
@@ -37,7 +39,7 @@ func (s *usageCounter) update(raw json.RawMessage) *stint.Usage {
 	}
 	cost := u.Cost.Amount - s.baseline
 	if cost <= 0 {
-		return nil // nothing new, or the baseline is unknown
+		return nil // the run has no cost yet
 	}
 	s.usage.CostUSD, s.usage.CostSource = &cost, stint.CostByAgent
 	return s.current()
@@ -48,7 +50,8 @@ func (s *usageCounter) current() *stint.Usage {
 	return &u
 }
 
-// final returns the final usage, or nil if the agent does not report it.
+// final returns the usage of the run including the token counts in the response to
+// the prompt, or nil if the response contains no token counts.
 func (s *usageCounter) final(p *promptResult) *stint.Usage {
 	before := s.usage.Clone()
 	switch {
@@ -66,9 +69,9 @@ func (s *usageCounter) final(p *promptResult) *stint.Usage {
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// counts are token counts of the protocol. It does not specify whether input
-// includes cached tokens and output includes reasoning tokens; this follows
-// from the total.
+// counts are token counts as the protocol defines them. The protocol does not
+// specify whether the input includes cached tokens and whether the output includes
+// reasoning tokens. The function tokens derives both from the total.
 type counts struct {
 	Total      int64 `json:"totalTokens"`
 	Input      int64 `json:"inputTokens"`
@@ -94,10 +97,10 @@ func (c counts) tokens() stint.Tokens {
 	return t
 }
 
-// clamp limits a count so that sums cannot overflow.
+// clamp limits a count to the range from 0 to 2^50, so that sums cannot overflow.
 func clamp(n int64) int64 { return min(max(n, 0), 1<<50) }
 
-// quota has token counts by model, as some agents report them.
+// quota has token counts by model, which some agents report instead of counts.
 type quota struct {
 	Tokens quotaTokens `json:"token_count"`
 	Models []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// vendor has settings for a known agent: environment variables, and the files
-// of its conversations.
+// vendor has settings for a known agent: environment variables, and the files in
+// the home directory that contain its conversations.
 type vendor struct {
 	name  string // substring of the command's name
 	env   map[string]string
@@ -42,12 +42,13 @@ var vendors = []vendor{
 	},
 }
 
-// unknownVendor keeps the whole home directory, except for caches and logs.
+// unknownVendor has the settings for any other agent: the whole home directory is
+// kept, except for caches and logs.
 var unknownVendor = vendor{state: framework.State{Drop: []string{
 	".cache", ".npm", ".bun/install/cache", ".config/*/Cache", ".config/*/Code Cache", ".config/*/GPUCache", ".local/share/*/log",
 }}}
 
-// runners are programs that start the program in their arguments.
+// runners are programs that start another program, which their arguments name.
 var runners = []string{"node", "npx", "bun", "bunx", "deno", "env", "python", "python3", "uvx", "uv", "sh", "bash"}
 
 // vendorOf returns the vendor of the agent that a command starts.
@@ -66,8 +67,8 @@ func vendorOf(command []string) vendor {
 	return unknownVendor
 }
 
-// checkLines returns an error for the first line of a transcript that is not
-// JSON.
+// checkLines returns an error if a line of a .jsonl file is not JSON. It accepts
+// all other files.
 func checkLines(name string, content []byte) error {
 	if path.Ext(name) != ".jsonl" {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxQuote is the longest quote of an agent in a message, in bytes.
+// maxQuote is the maximum length in bytes of a text of the agent that a message
+// quotes.
 const maxQuote = 1 << 10
 
 // verdictFor returns the verdict for a stop reason of the protocol.
@@ -31,7 +32,8 @@ func (c *client) verdictFor(stopReason string) framework.Verdict {
 	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for an unknown reason: '%s'.", c.quote(stopReason))}
 }
 
-// finish ends the connection. The agent ends when its standard input is closed.
+// finish records the verdict and returns a step that closes the agent's standard
+// input. The agent then exits.
 func (c *client) finish(v framework.Verdict) framework.Step {
 	c.end, c.asked, c.isLoading, c.isPrompting = &v, 0, false, false
 	return framework.Step{Events: c.text.close(), CloseStdin: true, Ended: true}
@@ -68,8 +70,8 @@ func (c *client) agentError(what string, e *rpcError) string {
 	return what + ": " + withFullStop(c.quote(e.text()))
 }
 
-// promptError returns the message for an error response to the prompt. Most are
-// caused by the model's provider.
+// promptError returns the message for an error response to the prompt. Most such
+// errors are caused by the model's provider.
 func (c *client) promptError(e *rpcError) string {
 	if e.Code == codeAuthRequired {
 		return c.loginError(e)
@@ -94,7 +96,8 @@ func (c *client) loginError(e *rpcError) string {
 	return fmt.Sprintf("The agent is not logged in%s. Give the definition a 'provider' of a type that the agent supports, or set %s.", said, c.keyVariables())
 }
 
-// keyVariables names the environment variables from which the agent reads keys.
+// keyVariables returns a phrase that names the environment variables from which the
+// agent reads its key.
 func (c *client) keyVariables() string {
 	var names []string
 	for _, method := range c.agent.Auth {
@@ -110,8 +113,8 @@ func (c *client) keyVariables() string {
 	return strings.Join(names, " or ") + " as a secret of the run"
 }
 
-// text returns the message of an error, with its details if the message is
-// generic.
+// text returns the message of an error without the prefix "Internal error",
+// followed by the details in the error's data, if any.
 func (e *rpcError) text() string {
 	text := e.Message
 	if rest, ok := strings.CutPrefix(text, "Internal error"); ok {
@@ -133,8 +136,9 @@ func (e *rpcError) text() string {
 	return text
 }
 
-// quote returns the agent's words, masked and then cut. A secret that is cut in
-// two could not be masked.
+// quote returns a text of the agent for use in a message: masked, and cut to
+// maxQuote bytes. Masking comes first, because a secret that was cut could not be
+// found.
 func (c *client) quote(s string) string {
 	s, _ = transcript.Shorten(strings.ToValidUTF8(strings.TrimSpace(c.in.Masked(s)), "\uFFFD"), maxQuote)
 	return s

@@ -25,15 +25,16 @@ const configFile = "assistant.json"
 // Assistant drives the built-in agent.
 type Assistant struct{}
 
-// Info returns the properties of the framework. No installed program is needed.
+// Info returns the properties of the framework. The assistant needs no installed
+// program.
 func (Assistant) Info() framework.Info {
 	return framework.Info{Name: catalog.Assistant.Name, Capabilities: stint.Capabilities{
 		Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true,
 	}}
 }
 
-// Check refuses a provider without a model, and an output schema without a
-// provider.
+// Check returns an error if the definition has a provider but no model, or an
+// output schema but no provider.
 func (Assistant) Check(d *stint.Definition) error {
 	switch {
 	case catalog.ModelURL(d) != "" && d.Model == "":

@@ -14,7 +14,7 @@ import (
 
 type decoder struct {
 	*jsonlines.Reader[protocol.Line, *protocol.Line]
-	open    map[string]string // end of the text of each open message, by kind and ID
+	open    map[string]string // last byte of each open message, by kind and ID
 	session string
 	last    *protocol.Line // the line of type end
 }
@@ -109,8 +109,9 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: "assistant", ID: d.session}
 }
 
-// checkSession validates a kept file: lines of JSON, of which the last may be
-// incomplete. The file may be large, so it is not split into a slice.
+// checkSession returns an error if a line of a .jsonl file is not JSON. The last
+// line may be incomplete. The file may be large, so checkSession does not split it
+// into a slice of lines.
 func checkSession(name string, content []byte) error {
 	if !bytes.HasSuffix([]byte(name), []byte(".jsonl")) {
 		return nil

@@ -1,6 +1,6 @@
-// Package catalog lists the properties of each framework that validation of
-// definitions depends on. It imports no adapter, so every package may use it;
-// package registry has the adapters themselves.
+// Package catalog lists the frameworks and the properties that the validation of
+// definitions needs. It imports no adapter, so every package may use it. Package
+// registry has the adapters.
 package catalog
 
 import "github.com/stint-dev/stint"
@@ -9,12 +9,12 @@ import "github.com/stint-dev/stint"
 type Framework struct {
 	Name string
 	// ProviderType is the only provider type that the framework accepts, and the
-	// default of definitions. It is empty if the framework accepts several types
-	// or uses no model.
+	// default if a definition's provider has no type. It is empty if the framework
+	// accepts several types or uses no model.
 	ProviderType string
-	// ReportsCost says that the agent itself reports what a run costs.
+	// ReportsCost is true if the agent itself may report the cost of a run.
 	ReportsCost bool
-	// NeedsCommand says that the definition must have a 'command'.
+	// NeedsCommand is true if the definition must have a 'command'.
 	NeedsCommand bool
 }
 
@@ -43,7 +43,7 @@ func Names() []string {
 	return names
 }
 
-// Find returns the framework with the given name, or false.
+// Find returns the framework with the given name, and reports whether it exists.
 func Find(name string) (Framework, bool) {
 	for _, f := range All() {
 		if f.Name == name {

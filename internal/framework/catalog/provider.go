@@ -17,8 +17,9 @@ func ProviderTypes() []string {
 	return []string{stint.ProviderAnthropic, stint.ProviderResponses, stint.ProviderChat, stint.ProviderOffline}
 }
 
-// ProviderType returns the type of the definition's provider, or the one that
-// its framework implies. It is empty without a provider.
+// ProviderType returns the type of the definition's provider. If the provider has
+// no type, it returns the only type that the framework accepts. It returns "" if
+// the definition has no provider.
 func ProviderType(d *stint.Definition) string {
 	if d.Provider == nil {
 		return ""
@@ -31,7 +32,7 @@ func ProviderType(d *stint.Definition) string {
 }
 
 // ModelURL returns the base URL of the provider's API without a final slash. It
-// is empty without a provider and for the offline provider.
+// returns "" if the definition has no provider or the offline provider.
 func ModelURL(d *stint.Definition) string {
 	switch kind := ProviderType(d); {
 	case kind == "" || kind == stint.ProviderOffline:
@@ -44,8 +45,8 @@ func ModelURL(d *stint.Definition) string {
 	return OpenAIURL
 }
 
-// CheckProvider returns an error if the definition's provider has another type
-// than the only one that the framework accepts.
+// CheckProvider returns an error if the type of the definition's provider is not
+// f.ProviderType. It is called only for frameworks that accept a single type.
 func (f Framework) CheckProvider(d *stint.Definition) error {
 	if t := ProviderType(d); t != "" && t != f.ProviderType {
 		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", f.Name, f.ProviderType, t)

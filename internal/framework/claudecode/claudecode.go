@@ -1,8 +1,8 @@
 // Package claudecode drives Claude Code.
 //
 // Claude Code runs without a terminal and reads and writes lines of JSON. The
-// prompt is a message on standard input, which stays open for a request to stop
-// and is closed after the result.
+// prompt is a message on its standard input. Standard input stays open, so that a
+// request to stop can be sent, and is closed after the final message.
 package claudecode
 
 import (
@@ -21,8 +21,8 @@ const (
 	keyName = "ANTHROPIC_API_KEY"
 )
 
-// maxRetries is how often a model call is retried: about a minute with growing
-// pauses.
+// maxRetries is the number of times that a model call is retried. With Claude
+// Code's growing pauses, the retries take about a minute.
 const maxRetries = "6"
 
 // Framework drives Claude Code.
@@ -36,10 +36,10 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses providers of another type than Anthropic's.
+// Check returns an error if the provider's type is not stint.ProviderAnthropic.
 func (Framework) Check(d *stint.Definition) error { return catalog.ClaudeCode.CheckProvider(d) }
 
-// Prepare returns the plan: command line, settings, and the prompt message.
+// Prepare returns a plan that starts Claude Code and sends the prompt.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	servers, err := mcpConfig(in.MCP)
 	if err != nil {
@@ -88,20 +88,20 @@ func arguments(in framework.Input) []string {
 
 func environment(in framework.Input) map[string]string {
 	env := map[string]string{
-		"IS_SANDBOX": "1", // allows root to skip permissions
+		"IS_SANDBOX": "1", // allows root to use --dangerously-skip-permissions
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
 		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,
-		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // keeps the TodoWrite tool, which sends the whole plan
-		"MCP_CONNECTION_NONBLOCKING":               "0", // wait for MCP servers before the first turn
+		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // enables the TodoWrite tool, whose calls contain the whole plan
+		"MCP_CONNECTION_NONBLOCKING":               "0", // makes the first turn wait for MCP servers
 	}
 	if in.Model == nil {
 		return env
 	}
 	env["ANTHROPIC_BASE_URL"], env[keyName] = in.Model.URL, in.Model.Key
 	if model := in.Definition.Model; model != "" && in.Definition.Provider != nil && in.Definition.Provider.BaseURL != "" {
-		// Other endpoints do not know the models that Claude Code uses for side
-		// tasks.
+		// Endpoints of other providers do not have the models that Claude Code uses
+		// for side tasks, so those tasks use the definition's model too.
 		for _, class := range []string{"HAIKU", "SONNET", "OPUS"} {
 			env["ANTHROPIC_DEFAULT_"+class+"_MODEL"] = model
 		}
@@ -124,8 +124,9 @@ func userMessage(text string) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// mcpConfig returns the file of the MCP servers. The file is written even
-// without servers, so that those of a repository are ignored.
+// mcpConfig returns the content of the file that lists the MCP servers. The file is
+// written even if it lists no servers, so that Claude Code ignores the MCP servers
+// that a repository in the workspace configures.
 func mcpConfig(servers []framework.MCPServer) ([]byte, error) {
 	type server struct {
 		Type    string            `json:"type"`

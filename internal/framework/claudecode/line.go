@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// line is a line of output. It has the members of all types of lines; those of
-// other types are zero.
+// line is a line of output. It has the members of all types of lines. Members that
+// a type of line does not use are zero.
 type line struct {
 	Type     string     `json:"type"`
 	Subtype  string     `json:"subtype"`
-	Parent   string     `json:"parent_tool_use_id"` // tool call of the sub-agent
+	Parent   string     `json:"parent_tool_use_id"` // tool call that started the sub-agent; empty for the main agent
 	Event    event      `json:"event"`
 	Message  apiMessage `json:"message"`
 	Content  string     `json:"content"`
@@ -29,7 +29,7 @@ type line struct {
 	IsError        bool                  `json:"is_error"`
 	Result         string                `json:"result"`
 	TerminalReason string                `json:"terminal_reason"`
-	APIErrorStatus int                   `json:"api_error_status"` // HTTP status of the provider; 0 if it answered
+	APIErrorStatus int                   `json:"api_error_status"` // HTTP status of the provider's error; 0 if the provider returned no error
 	Errors         []string              `json:"errors"`
 	ModelUsage     map[string]modelUsage `json:"modelUsage"`
 	TotalCostUSD   *float64              `json:"total_cost_usd"`
@@ -38,7 +38,7 @@ type line struct {
 // LineType returns the type of the line.
 func (l *line) LineType() string { return l.Type }
 
-// failure returns the reason why the model did not answer, in a few words.
+// failure returns a short phrase that describes why the model did not answer.
 func (l *line) failure() string {
 	if status := string(l.ErrorStatus); status != "" && status != "null" {
 		return "status " + status
@@ -49,7 +49,7 @@ func (l *line) failure() string {
 	return "no connection"
 }
 
-// event is an event of the API's stream.
+// event is an event of the model API's stream.
 type event struct {
 	Type         string     `json:"type"`
 	Message      apiMessage `json:"message"`
@@ -58,7 +58,7 @@ type event struct {
 	Usage        *tokens    `json:"usage"`
 }
 
-// apiMessage is a message of the API, or a part of one.
+// apiMessage is a message of the model API, or a part of a message.
 type apiMessage struct {
 	ID      string  `json:"id"`
 	Model   string  `json:"model"`
@@ -66,7 +66,7 @@ type apiMessage struct {
 	Usage   *tokens `json:"usage"`
 }
 
-// block is a content block of a message, or a change of one.
+// block is a content block of a message, or a delta of a content block.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -79,11 +79,11 @@ type block struct {
 	Content   resultText      `json:"content"`
 }
 
-// resultText is the content of a tool result as text: a text, or parts of which
-// some are texts.
+// resultText is the content of a tool result as text.
 type resultText string
 
-// UnmarshalJSON decodes the content. Other content becomes an empty text.
+// UnmarshalJSON decodes a JSON string or a list of parts. A part without text is
+// replaced by its type in brackets. Any other JSON value becomes an empty text.
 func (t *resultText) UnmarshalJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

@@ -13,7 +13,7 @@ import (
 // synthetic is the model name of messages that Claude Code itself wrote.
 const synthetic = "<synthetic>"
 
-// todoTool is the tool that maintains the plan.
+// todoTool is the tool with which the agent updates its plan (a list of tasks).
 const todoTool = "TodoWrite"
 
 // assistant handles a message of the agent, or a part of one.
@@ -45,7 +45,7 @@ func (d *decoder) assistant(s *framework.Step, l *line) {
 	}
 }
 
-// whole reports a block, unless its pieces were reported before.
+// whole reports a complete block, unless it was already reported in pieces.
 func (d *decoder) whole(s *framework.Step, parent string, c blockKey, text string) {
 	if d.endIfReported(s, parent, c) || text == "" {
 		return
@@ -57,8 +57,7 @@ func (d *decoder) whole(s *framework.Step, parent string, c blockKey, text strin
 	d.add(s, transcript.Message(c.id, text))
 }
 
-// call reports the start of a tool call. A call of the plan's tool becomes a
-// plan.
+// call reports the start of a tool call. A call of todoTool is reported as a plan.
 func (d *decoder) call(s *framework.Step, b *block) {
 	d.tools[b.ID] = b.Name
 	if b.Name == todoTool {
@@ -71,8 +70,8 @@ func (d *decoder) call(s *framework.Step, b *block) {
 	d.add(s, transcript.Call(stint.ToolItem{ID: b.ID, Name: b.Name, Input: b.Input}))
 }
 
-// user handles the results of tools. The line contains each result twice; only
-// the message is read.
+// user handles a line of type user, which contains the results of tools. The line
+// contains each result twice; user reads only the copy in the message.
 func (d *decoder) user(s *framework.Step, l *line) {
 	for i := range l.Message.Content {
 		if b := &l.Message.Content[i]; strings.HasSuffix(b.Type, "tool_result") {
@@ -81,7 +80,8 @@ func (d *decoder) user(s *framework.Step, l *line) {
 	}
 }
 
-// toolResult reports the result of one tool call.
+// toolResult reports the result of one tool call. It omits the successful result of
+// todoTool.
 func (d *decoder) toolResult(s *framework.Step, b *block) {
 	name := d.tools[b.ToolUseID]
 	delete(d.tools, b.ToolUseID)
@@ -96,7 +96,8 @@ func (d *decoder) toolResult(s *framework.Step, b *block) {
 	d.add(s, transcript.Result(tool, text))
 }
 
-// exitCode parses the exit code in the text of a failed command.
+// exitCode returns the exit code in the first line of the output of a failed
+// command, or nil if that line contains none.
 func exitCode(text string) *int {
 	rest, ok := strings.CutPrefix(text, "Exit code ")
 	if !ok {

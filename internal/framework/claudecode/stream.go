@@ -11,21 +11,21 @@ import (
 
 // partialMessage is a message that arrives in pieces.
 type partialMessage struct {
-	parent    string // tool call of the sub-agent
+	parent    string // tool call that started the sub-agent; empty for the main agent
 	id, model string
-	kind      stint.ItemKind // of the open block; empty if it is not shown
-	hasPieces bool           // a piece of the block was reported
+	kind      stint.ItemKind // kind of the open block; empty if blocks of this kind are not reported
+	hasPieces bool           // a piece of the open block was reported
 	last      string         // last piece of the open line
 	tokens    stint.Tokens
 }
 
-// blockKey identifies the blocks of a message that were reported in pieces.
+// blockKey identifies the blocks of one kind in one message.
 type blockKey struct {
-	id   string
+	id   string // of the message
 	kind stint.ItemKind
 }
 
-// tokens are the API's token counts. Input excludes cached tokens.
+// tokens are the model API's token counts. Input excludes cached tokens.
 type tokens struct {
 	Input      int64 `json:"input_tokens"`
 	Output     int64 `json:"output_tokens"`
@@ -75,8 +75,8 @@ func (d *decoder) streamEvent(s *framework.Step, l *line) {
 	}
 }
 
-// merged returns the larger of each count, because later messages may omit
-// counts.
+// merged returns the larger value of each count. Counts are cumulative, and later
+// events of a message may omit some.
 func merged(a, b stint.Tokens) stint.Tokens {
 	return stint.Tokens{
 		InputTokens: max(a.InputTokens, b.InputTokens), OutputTokens: max(a.OutputTokens, b.OutputTokens),
@@ -85,7 +85,7 @@ func merged(a, b stint.Tokens) stint.Tokens {
 	}
 }
 
-// count adds the tokens of a completed message.
+// count adds the tokens of a completed message to the usage of the run.
 func (d *decoder) count(s *framework.Step, at *partialMessage) {
 	if at.tokens.Total() == 0 {
 		return
@@ -124,13 +124,13 @@ func (d *decoder) piece(s *framework.Step, at *partialMessage, b *block) {
 	s.Events = append(s.Events, transcript.Delta(at.kind, at.id, text))
 }
 
-// closeBlock ends the open block.
+// closeBlock ends the open block of a message.
 func (d *decoder) closeBlock(s *framework.Step, at *partialMessage) {
 	d.endLine(s, at)
 	at.kind, at.hasPieces = "", false
 }
 
-// endLine ends the line of the open block.
+// endLine ends the last line of the open block, if the line is incomplete.
 func (d *decoder) endLine(s *framework.Step, at *partialMessage) {
 	if end, ok := transcript.EndDelta(at.kind, at.id, at.last); ok {
 		s.Events = append(s.Events, end)
@@ -139,7 +139,8 @@ func (d *decoder) endLine(s *framework.Step, at *partialMessage) {
 	delete(d.open, at.parent)
 }
 
-// add adds an event that starts on a new line.
+// add appends an event to s, after it has ended the incomplete lines of all open
+// messages. It ignores an event without content.
 func (d *decoder) add(s *framework.Step, o stint.OutputData) {
 	if o.Content == "" {
 		return
@@ -150,7 +151,8 @@ func (d *decoder) add(s *framework.Step, o stint.OutputData) {
 	s.Events = append(s.Events, o)
 }
 
-// endIfReported reports whether the pieces of a block were reported before, and ends it.
+// endIfReported reports whether a block was already reported in pieces. If so, it
+// ends the block.
 func (d *decoder) endIfReported(s *framework.Step, parent string, c blockKey) bool {
 	if d.unrepeated[c] == 0 {
 		return false

@@ -21,8 +21,8 @@ func (d *decoder) end(s *framework.Step, l *line) {
 	}
 }
 
-// total returns the usage in the final message, including side tasks, or nil if
-// nothing was used.
+// total returns the usage in the final message, which includes side tasks, or nil
+// if the message contains no usage.
 func (d *decoder) total(l *line) *stint.Usage {
 	if len(l.ModelUsage) == 0 {
 		return nil
@@ -44,8 +44,8 @@ func (d *decoder) total(l *line) *stint.Usage {
 	return &u
 }
 
-// Verdict depends on the final message. Without one the run failed, whatever
-// the exit code.
+// Verdict returns the result of the run according to the final message. Without a
+// final message the run failed, even if the exit code is 0.
 func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	r := d.result
 	switch {
@@ -67,7 +67,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	return framework.Verdict{Message: d.turnFailure(), Final: d.last}
 }
 
-// turnFailure returns the message for a turn that ended early.
+// turnFailure returns the error message for a turn that ended early.
 func (d *decoder) turnFailure() string {
 	text := strings.Join(d.result.Errors, " ")
 	switch {
@@ -83,7 +83,7 @@ func (d *decoder) turnFailure() string {
 
 const lostConversation = "The agent cannot find the conversation of this session. Begin a new session, or resume an earlier checkpoint."
 
-// noResult returns the message for a run without a final message.
+// noResult returns the error message for a run without a final message.
 func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""

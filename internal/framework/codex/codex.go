@@ -1,8 +1,8 @@
 // Package codex drives Codex.
 //
-// Codex runs without a terminal, reads the prompt from standard input until its
-// end, and writes lines of JSON. It counts tokens over the whole conversation,
-// so the counts of earlier runs are subtracted.
+// Codex runs without a terminal. It reads the prompt from standard input until
+// end-of-file, and writes lines of JSON. It reports the tokens of the whole
+// conversation, so the decoder subtracts the tokens of earlier runs.
 package codex
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
 )
 
-// keyVariable is the environment variable of the provider's key.
+// keyVariable is the environment variable with the key of the model's provider.
 const keyVariable = "STINT_MODEL_KEY"
 
 // Framework drives Codex.
@@ -26,10 +26,10 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses providers of another type than OpenAI's Responses.
+// Check returns an error if the provider's type is not stint.ProviderResponses.
 func (Framework) Check(d *stint.Definition) error { return catalog.Codex.CheckProvider(d) }
 
-// Prepare returns the plan: command line, configuration, and prompt.
+// Prepare returns a plan that starts Codex and sends the prompt.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	home := in.Home + "/.codex"
 	p := framework.Plan{

@@ -10,15 +10,16 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// maxRetries is how often a model call or a broken stream is retried: about
-// half a minute with growing pauses.
+// maxRetries is the number of times that a model call is retried, and a broken
+// stream. With Codex's growing pauses, the retries take about half a minute.
 const maxRetries = 5
 
-// toolTimeout is the time limit of an MCP tool, in seconds.
+// toolTimeout is the time limit of a call of an MCP tool, in seconds.
 const toolTimeout = 600
 
-// configuration returns config.toml. A custom provider uses HTTP directly; the
-// built-in one tries a WebSocket first.
+// configuration returns the content of config.toml. The model's endpoint is
+// configured as a custom provider, because Codex's built-in provider tries a
+// WebSocket before HTTP.
 func configuration(in framework.Input) []byte {
 	var b strings.Builder
 	if in.Model != nil {
@@ -47,7 +48,7 @@ func configuration(in framework.Input) []byte {
 	return []byte(b.String())
 }
 
-// table returns an inline table of strings.
+// table returns m as a TOML inline table.
 func table(m map[string]string) string {
 	parts := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -56,8 +57,8 @@ func table(m map[string]string) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// quoted returns a TOML basic string. It does not use Go's quoting, which has
-// escapes that TOML does not know.
+// quoted returns s as a TOML basic string. It does not use strconv.Quote, which
+// writes escape sequences that TOML does not have.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

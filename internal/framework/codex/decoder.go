@@ -13,24 +13,24 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxWaits is how many messages in a row may say that Codex waits for the
-// network. It would wait forever, so the run is ended.
+// maxWaits is the number of consecutive messages that Codex waits for the network
+// after which the run is ended as failed. Codex would wait forever.
 const maxWaits = 10
 
-// waitingPrefix is the start of these messages.
+// waitingPrefix is the prefix of the messages that Codex waits for the network.
 const waitingPrefix = "Reconnecting... waiting for network"
 
-// decoder decodes the output of a run. Lines of unknown types are kept as
+// decoder decodes the output of a run. Lines of unknown types are returned only as
 // native lines.
 type decoder struct {
 	*jsonlines.Reader[line, *line]
 	in framework.Input
 
-	thread    string
-	last      string // the last message
-	messages  int64
-	tokens    stint.Tokens // over the whole conversation
-	waits     int          // in a row
+	thread    string       // ID of the conversation
+	last      string       // the agent's last message
+	messages  int64        // number of the agent's messages
+	tokens    stint.Tokens // tokens of the whole conversation
+	waits     int          // consecutive messages with waitingPrefix
 	lastError string       // the last error message
 	done      bool         // the turn ended
 	failed    bool         // the turn ended without success
@@ -49,7 +49,7 @@ func newDecoder(in framework.Input) *decoder {
 func (d *decoder) Interrupt() []byte { return nil }
 
 func (d *decoder) Conversation() framework.Conversation {
-	id := cmp.Or(d.thread, d.in.ResumeID()) // the thread may never have been resumed
+	id := cmp.Or(d.thread, d.in.ResumeID()) // Codex may have ended before it resumed the thread
 	if id == "" {
 		return framework.Conversation{}
 	}
@@ -84,8 +84,9 @@ func (d *decoder) take(s *framework.Step, kind string, l *line, text []byte, cut
 	s.Native = append(s.Native, framework.Native{Type: name, Line: string(text)})
 }
 
-// count handles the token counts of the whole conversation. Tokens of a run
-// that was killed are tokens in the next run.
+// count computes the usage of the run from the token counts of the whole
+// conversation, less those of earlier runs. A run that was killed reports no
+// tokens, so the next run's usage includes the tokens of both.
 func (d *decoder) count(s *framework.Step, t *usage) {
 	if t == nil {
 		return
@@ -102,13 +103,14 @@ func (d *decoder) count(s *framework.Step, t *usage) {
 	if used.Total() == 0 {
 		return
 	}
-	used.ModelCalls = max(1, d.messages) // Codex does not report calls; each message needs one
+	used.ModelCalls = max(1, d.messages) // Codex does not report model calls; each message needs at least one
 	var u stint.Usage
 	u.Count(d.in.Definition.Model, used)
 	s.Usage = &u
 }
 
-// error handles an error message. Most errors are retried.
+// error handles an error message. Codex retries after most errors, so only too many
+// messages with waitingPrefix end the run.
 func (d *decoder) error(s *framework.Step, message string) {
 	d.lastError = message
 	if strings.HasPrefix(message, "Reconnecting") {
@@ -123,8 +125,8 @@ func (d *decoder) error(s *framework.Step, message string) {
 	}
 }
 
-// Verdict depends on the end of the turn. Without one the run failed, whatever
-// the exit code.
+// Verdict returns the result of the run according to the end of the turn. If the
+// turn did not end, the run failed, even if the exit code is 0.
 func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	switch {
 	case d.done && !d.failed:
@@ -135,7 +137,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
 }
 
-// noResult returns the message for a run with a turn that did not end.
+// noResult returns the error message for a run whose turn did not end.
 func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""

@@ -15,8 +15,8 @@ const (
 	completed = "completed"
 )
 
-// readItem reports an item. An item is started, may be updated, and is
-// completed; some are only completed.
+// readItem reports an item in one of its phases. Most items are started, may be
+// updated, and are completed. Some are only completed.
 func (d *decoder) readItem(s *framework.Step, phase string, it *item) {
 	switch it.Type {
 	case "agent_message":
@@ -75,7 +75,8 @@ func (d *decoder) command(s *framework.Step, phase string, it *item) {
 	}
 }
 
-// shown returns a command without the shell that wraps it.
+// shown returns a command without the shell invocation that Codex puts before it,
+// such as "bash -lc".
 func shown(command string) string {
 	for _, shell := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/sh -c "} {
 		inner, ok := strings.CutPrefix(command, shell)
@@ -92,7 +93,7 @@ func shown(command string) string {
 
 func (d *decoder) fileChange(s *framework.Step, phase string, it *item) {
 	var changes []struct{ Path, Kind string }
-	_ = json.Unmarshal(it.Changes, &changes) // changes of another form are not listed
+	_ = json.Unmarshal(it.Changes, &changes) // if the changes have another form, none are listed
 	lines := make([]string, len(changes))
 	for i, c := range changes {
 		lines[i] = c.Kind + " " + c.Path
@@ -146,7 +147,7 @@ func (d *decoder) webSearch(s *framework.Step, phase string, it *item) {
 	}
 }
 
-// plan reports the agent's list of steps.
+// plan reports the agent's plan (a list of steps).
 func (d *decoder) plan(s *framework.Step, it *item) {
 	if len(it.Items) == 0 {
 		return
@@ -161,7 +162,7 @@ func (d *decoder) plan(s *framework.Step, it *item) {
 	d.add(s, transcript.Plan(entries))
 }
 
-// compact returns raw, or nil if it is empty.
+// compact returns raw, or nil if raw is empty, null, or an empty object.
 func compact(raw []byte) json.RawMessage {
 	if s := string(raw); s == "" || s == "null" || s == "{}" {
 		return nil

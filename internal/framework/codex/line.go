@@ -2,8 +2,8 @@ package codex
 
 import "encoding/json"
 
-// line is a line of output. It has the members of all types of lines; those of
-// other types are zero.
+// line is a line of output. It has the members of all types of lines. Members that
+// a type of line does not use are zero.
 type line struct {
 	Type     string `json:"type"`
 	ThreadID string `json:"thread_id"`
@@ -27,7 +27,7 @@ type usage struct {
 	Reasoning int64 `json:"reasoning_output_tokens"`
 }
 
-// item is an item of any type.
+// item is an item. It has the members of all types of items.
 type item struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -39,9 +39,9 @@ type item struct {
 	ExitCode *int   `json:"exit_code"`
 	Query    string `json:"query"`
 
-	Changes json.RawMessage `json:"changes"` // of files
+	Changes json.RawMessage `json:"changes"` // of a file_change item
 
-	Server    string          `json:"server"` // of MCP
+	Server    string          `json:"server"` // of an mcp_tool_call item, like the next four fields
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"`
 	Error     struct {
@@ -51,7 +51,7 @@ type item struct {
 		Content []struct{ Type, Text string } `json:"content"`
 	} `json:"result"`
 
-	Items []struct { // of the plan
+	Items []struct { // of a todo_list item
 		Text      string `json:"text"`
 		Completed bool   `json:"completed"`
 	} `json:"items"`

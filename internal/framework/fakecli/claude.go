@@ -27,7 +27,7 @@ func newClaude(args []string, out io.Writer) *claude {
 		c.id, c.resumes = id, true
 	}
 	dir := filepath.Join(os.Getenv("HOME"), ".claude/projects/-workspace")
-	_ = os.MkdirAll(dir, 0o755) // opening the file fails later
+	_ = os.MkdirAll(dir, 0o755) // after an error, opening the file fails
 	c.file = filepath.Join(dir, c.id+".jsonl")
 	return c
 }
@@ -38,7 +38,7 @@ func (c *claude) prompt(in *bufio.Reader) string {
 		return ""
 	}
 	var m struct{ Message struct{ Content string } }
-	_ = json.Unmarshal([]byte(line), &m) // other input is not a prompt
+	_ = json.Unmarshal([]byte(line), &m) // for other input the prompt is empty
 	return m.Message.Content
 }
 

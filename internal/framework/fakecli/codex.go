@@ -25,7 +25,7 @@ func newCodex(args []string, out io.Writer) *codex {
 		c.id = args[len(args)-2] // the last argument is a dash
 	}
 	dir := filepath.Join(os.Getenv("CODEX_HOME"), "sessions")
-	_ = os.MkdirAll(dir, 0o755) // opening the file fails later
+	_ = os.MkdirAll(dir, 0o755) // after an error, opening the file fails
 	c.file = filepath.Join(dir, "rollout-"+c.id+".jsonl")
 	return c
 }
@@ -67,7 +67,7 @@ func (c *codex) refused() {
 	c.line(object{"type": "turn.failed", "error": object{"message": "unexpected status 401 Unauthorized"}})
 }
 
-// stopping waits for a signal, because standard input has ended.
+// stopping uses signals as the request to stop, because standard input has ended.
 func (c *codex) stopping(*bufio.Reader) (stopped func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)

@@ -1,8 +1,8 @@
-// Package fakecli turns a test binary into a fake Claude Code or Codex that
+// Package fakecli makes a test binary act as a fake Claude Code or Codex, which
 // misbehaves on request.
 //
 // The test binary acts as an agent if it is started with the arguments that
-// Prepare returns. Add this to the test:
+// framework.Framework.Prepare returns. Add this to the test:
 //
 //	func TestMain(m *testing.M) {
 //	      fakecli.Main()
@@ -10,8 +10,8 @@
 //	}
 //
 // and use the test binary (os.Executable) as the framework's program. A worker
-// finds it in the variable STINT_CLAUDE_CODE_BIN or STINT_CODEX_BIN. The
-// arguments select the agent, a word in the prompt selects the behaviour:
+// reads its path from the variable STINT_CLAUDE_CODE_BIN or STINT_CODEX_BIN. The
+// arguments select the agent; a word in the prompt selects the behaviour:
 //
 //	fake:silent    end at once with exit code 0 and without output
 //	fake:crash     write a message, then end with exit code 3 and without
@@ -26,11 +26,11 @@
 //	fake:orphan    leave a process in its own session that ignores SIGTERM and
 //	               keeps the output open; the answer contains "orphan PID"
 //
-// Without such a word the answer is "Hello. user_turns=N". N is counted over
-// the conversation, which is stored where the real agent stores it. --version
-// prints a version that is newer than all requirements. A binary with the race
-// detector takes a second to exit unless its environment has
-// GORACE=atexit_sleep_ms=0.
+// Without such a word the answer is "Hello. user_turns=N", where N is the number of
+// prompts in the conversation. The conversation is stored where the real agent
+// stores it. With the argument --version the binary prints a version that is newer
+// than all required versions. A binary with the race detector takes a second to
+// exit unless its environment has GORACE=atexit_sleep_ms=0.
 package fakecli
 
 import (
@@ -48,18 +48,18 @@ import (
 	"time"
 )
 
-// orphanArgument is the argument that starts the orphan process.
+// orphanArgument is the argument that makes the binary act as the orphan process.
 const orphanArgument = "stint-fake-orphan"
 
-// orphanReady is the file descriptor that the orphan closes once it ignores
-// signals.
+// orphanReady is the file descriptor that the orphan process closes as soon as it
+// ignores signals.
 const orphanReady = 3
 
-// forever is longer than any test.
+// forever is a duration longer than any test.
 const forever = 30 * time.Minute
 
-// Main acts as an agent and exits if the process was started as one. Otherwise
-// it returns.
+// Main acts as an agent and exits if the arguments of the process are those of an
+// agent. Otherwise it returns.
 func Main() {
 	args := os.Args[1:]
 	switch {
@@ -68,7 +68,7 @@ func Main() {
 		os.Exit(0)
 	case slices.Equal(args, []string{orphanArgument}):
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-		_ = os.NewFile(orphanReady, "ready").Close() // signals that it is ready
+		_ = os.NewFile(orphanReady, "ready").Close() // signals that this process is ready
 		time.Sleep(forever)
 		os.Exit(0)
 	case slices.Contains(args, "stream-json"):
@@ -83,7 +83,7 @@ type agent interface {
 	// prompt reads the prompt.
 	prompt(in *bufio.Reader) string
 	// begin creates or resumes the conversation and returns the number of its
-	// turns. ok is false if there is no conversation to resume.
+	// turns. ok is false if the conversation to resume does not exist.
 	begin() (turns int, ok bool)
 	say(text string)
 	retry(n int)
@@ -91,7 +91,7 @@ type agent interface {
 	end(text string)
 	refused()
 	// stopping prepares for a request to stop. The returned function waits for
-	// the request and writes the result.
+	// the request and, if the agent writes a result then, writes it.
 	stopping(in *bufio.Reader) (stopped func())
 	line(v any)
 	raw(text string)
@@ -160,8 +160,8 @@ func play(a agent, stdin io.Reader) int {
 
 const retryPause = 50 * time.Millisecond
 
-// leaveOrphan starts a process that outlives this one, and waits until it
-// ignores signals.
+// leaveOrphan starts a process that outlives this process, waits until the new
+// process ignores signals, and returns its ID. After an error it returns 0.
 func leaveOrphan() int {
 	self, err := os.Executable()
 	if err != nil {
@@ -205,8 +205,8 @@ func after(args []string, name string) string {
 	return ""
 }
 
-// remember appends a line to the file of a conversation and returns the number
-// of lines.
+// remember appends a line to the file of a conversation and returns the number of
+// lines in the file, or 0 after an error.
 func remember(file string) int {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// CheckDecode decodes output and checks the start of the transcript (content is
-// empty for no transcript) and the concatenated types of the native lines. It
-// returns the decoder and the combined step.
+// CheckDecode decodes output and checks that the transcript starts with content,
+// and that the concatenated types of the native lines are native. If content is
+// empty, the transcript must be empty. CheckDecode returns the decoder and the
+// combined step.
 func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output, content, native string) (framework.Decoder, framework.Step) {
 	t.Helper()
 	d := f.NewDecoder(in)
@@ -29,8 +30,9 @@ func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output
 	return d, s
 }
 
-// CheckStderr checks the messages for runs without standard output: for each
-// text on standard error the message must contain a phrase.
+// CheckStderr checks the messages of failed runs without standard output. Each key
+// of words is the text on standard error, and its value is a phrase that the
+// message must contain.
 func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words map[string]string) {
 	t.Helper()
 	for stderr, want := range words {
@@ -42,7 +44,7 @@ func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words 
 	}
 }
 
-// Fuzz runs CheckChunks on arbitrary output.
+// Fuzz is a fuzz test that runs CheckChunks.
 func Fuzz(f *testing.F, of framework.Framework, in framework.Input) {
 	f.Helper()
 	seed(f)

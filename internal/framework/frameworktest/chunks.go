@@ -36,10 +36,11 @@ func CheckChunks(t *testing.T, f framework.Framework, in framework.Input, output
 	}
 }
 
-// maxSeed is the longest seed in bytes, because long seeds are slow to mutate.
+// maxSeed is the maximum length of a seed in bytes. Long seeds are slow to mutate.
 const maxSeed = 2 << 10
 
-// seed adds the recordings without their long lines as seeds.
+// seed adds the standard output of each recording, without its long lines, as a
+// seed of the fuzz test.
 func seed(f *testing.F) {
 	f.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -1,8 +1,8 @@
 // Package frameworktest tests decoders with recordings of real agents.
 //
-// A recording is a txtar archive in testdata with the files stdout, stderr,
-// exit (the exit code, or "killed"), and want, the expected result. Run the
-// tests with -update to rewrite want.
+// A recording is a txtar archive in testdata with the files stdout, stderr, exit
+// (the exit code, or "killed"), and want (the expected result of decoding). Run the
+// tests with -update to write the actual result into want.
 package frameworktest
 
 import (
@@ -24,8 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "write what recordings should give anew")
 
-// CheckRecordings compares the decoding of each recording in testdata with its
-// expected result. input returns the input for the recording with a name.
+// CheckRecordings decodes each recording in testdata and compares the result with
+// the expected one. input returns the framework's input for the recording with the
+// given name.
 func CheckRecordings(t *testing.T, f framework.Framework, input func(name string) framework.Input) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")

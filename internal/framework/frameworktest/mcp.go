@@ -7,11 +7,11 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// mcpVariable is the environment variable that turns a test binary into the MCP
+// mcpVariable is the environment variable that makes a test binary act as the MCP
 // server.
 const mcpVariable = "STINT_TEST_MCP"
 
-// MCP returns an MCP server with one tool, greet. Its program is the test
+// MCP returns an MCP server with one tool, greet. The server's program is the test
 // binary, whose TestMain must call ServeMCP.
 func MCP() framework.MCPServer {
 	self, err := os.Executable()
@@ -21,8 +21,8 @@ func MCP() framework.MCPServer {
 	return framework.MCPServer{Name: "hello", Command: []string{self}, Env: map[string]string{mcpVariable: "1"}}
 }
 
-// ServeMCP serves and exits if the process was started as the server of MCP.
-// Otherwise it returns.
+// ServeMCP acts as the MCP server and exits if the process was started with the
+// environment that MCP returns. Otherwise it returns.
 func ServeMCP() {
 	if os.Getenv(mcpVariable) == "" {
 		return

@@ -24,7 +24,7 @@ import (
 // Dirs are temporary directories in which a program runs without a sandbox.
 type Dirs struct{ Home, WorkDir, RunDir, Tmp string }
 
-// MakeDirs creates the directories.
+// MakeDirs creates the directories. The test removes them when it ends.
 func MakeDirs(t testing.TB) Dirs {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,10 +37,11 @@ func MakeDirs(t testing.TB) Dirs {
 	return p
 }
 
-// Options change a run. When the transcript contains Stop, the agent is
-// interrupted; when it contains Kill, the agent is killed.
+// Options are the options of a run. If Stop is not empty, the agent is interrupted
+// as soon as the transcript contains Stop. If Kill is not empty, the agent is
+// killed as soon as the transcript contains Kill.
 type Options struct {
-	Env        map[string]string // overrides the plan's
+	Env        map[string]string // added to the plan's environment, which it overrides
 	Stop, Kill string
 	// ExitGrace is how long the agent may run after its final message; 0 means
 	// 10 seconds.
@@ -50,14 +51,15 @@ type Options struct {
 // Result is the result of a run.
 type Result struct {
 	Stdout, Stderr []byte
-	Code           int // -1 if it was killed
+	Code           int // exit code; -1 if the agent was killed
 	Step           framework.Step
 	Verdict        framework.Verdict
 	Conversation   framework.Conversation
 }
 
-// Run runs the framework's real program and does what the decoder returns. It
-// kills a program that does not exit after its final message.
+// Run runs the framework's program without a sandbox and executes the steps that
+// the decoder returns. It kills a program that does not exit within o.ExitGrace
+// after its final message.
 func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Options) Result {
 	t.Helper()
 	in.Home, in.WorkDir, in.RunDir = at.Home, at.WorkDir, at.RunDir
@@ -77,7 +79,7 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	if o.ExitGrace <= 0 {
 		o.ExitGrace = 10 * time.Second
 	}
-	cmd.WaitDelay = o.ExitGrace // for orphans that keep its output open
+	cmd.WaitDelay = o.ExitGrace // limits the wait for orphans that keep the output open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +93,7 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	if !plan.KeepStdinOpen {
 		stdin.Close()
 	}
-	_ = cmd.Wait() // the exit code is checked
+	_ = cmd.Wait() // the exit code is part of the result
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.exitTimer != nil {
@@ -106,8 +108,8 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	}
 }
 
-// environment returns the environment that a sandbox has. Fake agents with the
-// race detector exit without a delay.
+// environment returns the variables that a sandbox sets, plan, and over. GORACE
+// makes fake agents with the race detector exit without a delay.
 func environment(at Dirs, plan, over map[string]string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb", "GORACE=atexit_sleep_ms=0"}
 	for _, m := range []map[string]string{plan, over} {
@@ -190,7 +192,8 @@ func (r Result) Completed(t testing.TB) {
 	}
 }
 
-// record writes the run to a recording, with the paths of a sandbox.
+// record writes the run to a recording. It replaces the paths in the output by
+// those in a sandbox, and the address of the model by stint.ModelAlias.
 func (r Result) record(t testing.TB, name string, at Dirs, model string) {
 	t.Helper()
 	slug := strings.NewReplacer("/", "-", ".", "-", "_", "-")

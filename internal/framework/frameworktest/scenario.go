@@ -13,16 +13,17 @@ var record = flag.Bool("record", false, "play every scene with the real program 
 // Scenario is a run of the real program with a scripted model.
 type Scenario struct {
 	Prompt    string
-	Change    func(in *framework.Input)
+	Change    func(in *framework.Input) // changes the input; may be nil
 	Options   Options
-	Continues bool     // resumes a run that used a tool
+	Continues bool     // resumes the conversation of an earlier run that used a tool
 	Always    bool     // runs in every test, not only with -record
-	Want      []string // parts of the transcript
-	Failed    bool     // the run does not complete
+	Want      []string // texts that the transcript must contain
+	Failed    bool     // the run must not complete
 }
 
-// Play runs scenarios as subtests, each in its own directories. input returns
-// the input for the address of a model.
+// Play runs scenarios as subtests, each in its own directories. Without -record it
+// runs only those with Always. input returns the framework's input for a model at
+// the given URL.
 func Play(t *testing.T, f framework.Framework, scenarios map[string]Scenario, input func(model string) framework.Input) {
 	t.Helper()
 	model := modeltest.Start(t)

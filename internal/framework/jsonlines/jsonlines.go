@@ -1,8 +1,9 @@
 // Package jsonlines reads the output of agents that write one JSON object per
 // line.
 //
-// An agent may be killed in the middle of a line, write lines of any length,
-// and write lines that are not JSON. Such output is returned as text.
+// An agent may also write lines that are not JSON, which are returned as text.
+// Lines longer than framework.MaxLine are cut. The last line may be incomplete if
+// the agent was killed.
 package jsonlines
 
 import (
@@ -16,21 +17,23 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// Cut is the type of a line that is too long and has no type in the part that
-// was kept.
+// Cut is the type of a line that was cut because it is too long, if the part before
+// the cut does not contain its type.
 const Cut = "cut"
 
-// Line is a decoded line. LineType returns its type.
+// Line is a pointer to a decoded line. LineType returns the type of the line, or ""
+// if it has none.
 type Line[T any] interface {
 	*T
 	LineType() string
 }
 
-// Reader reads the output of one run: objects on standard output, text on
-// standard error. Each object is decoded into a T. Write and Flush follow the
-// contract of framework.Decoder.
+// Reader reads the output of one run: JSON objects on standard output, and text on
+// standard error. It decodes each object into a T. Write and Flush implement those
+// methods of framework.Decoder.
 type Reader[T any, L Line[T]] struct {
-	// Wrote reports whether there was any standard output.
+	// Wrote is true after a line on standard output that is not blank. An
+	// incomplete object at the end does not count.
 	Wrote bool
 
 	take   func(s *framework.Step, kind string, line L, text []byte, cut bool)
@@ -38,14 +41,14 @@ type Reader[T any, L Line[T]] struct {
 	stderr framework.StderrReader
 }
 
-// NewReader returns a reader that calls take for each object with a type. If cut
-// is true, the line was longer than framework.MaxLine, and line has the members
+// NewReader returns a reader that calls take for each object with a type. If cut is
+// true, the line was longer than framework.MaxLine, and line has only the members
 // before the cut. take must not keep text.
 func NewReader[T any, L Line[T]](take func(s *framework.Step, kind string, line L, text []byte, cut bool)) *Reader[T, L] {
 	return &Reader[T, L]{take: take}
 }
 
-// Write decodes output of a stream.
+// Write decodes a part of an output stream.
 func (r *Reader[T, L]) Write(stream string, p []byte) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Write(p)
@@ -54,8 +57,9 @@ func (r *Reader[T, L]) Write(stream string, p []byte) (s framework.Step) {
 	return s
 }
 
-// Flush decodes the incomplete last line. An incomplete object, as a killed
-// agent leaves it, becomes a native line of type "torn" only.
+// Flush decodes the incomplete last line of a stream. An incomplete object with a
+// type, which an agent leaves if it is killed, becomes only a native line of type
+// "torn".
 func (r *Reader[T, L]) Flush(stream string) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Flush()
@@ -64,7 +68,7 @@ func (r *Reader[T, L]) Flush(stream string) (s framework.Step) {
 	return s
 }
 
-// Tail returns the end of standard error.
+// Tail returns the last lines of standard error, at most framework.MaxTail bytes.
 func (r *Reader[T, L]) Tail() string { return r.stderr.Tail() }
 
 func (r *Reader[T, L]) read(s *framework.Step, text []byte, cut, last bool) {
@@ -92,16 +96,16 @@ func (r *Reader[T, L]) read(s *framework.Step, text []byte, cut, last bool) {
 	r.take(s, kind, &line, text, cut)
 }
 
-// decode decodes an object and reports whether text is JSON. Members with a
-// wrong type stay zero.
+// decode decodes text into v and reports whether text is JSON. Members with a wrong
+// type stay zero.
 func decode(text []byte, v any) bool {
 	err := json.Unmarshal(text, v)
 	_, mismatch := errors.AsType[*json.UnmarshalTypeError](err)
 	return err == nil || mismatch
 }
 
-// wholeMembers returns an object with the members of a cut object that end
-// before the cut.
+// wholeMembers returns a JSON object with the complete members of text, which is
+// the start of a JSON object.
 func wholeMembers(text []byte) []byte {
 	in := json.NewDecoder(bytes.NewReader(text))
 	if start, err := in.Token(); err != nil || start != json.Delim('{') {
@@ -114,7 +118,7 @@ func wholeMembers(text []byte) []byte {
 			break
 		}
 		if in.InputOffset() == int64(len(text)) && !bytes.ContainsAny(value[len(value)-1:], `"}]`) {
-			break // a number may be cut
+			break // a number at the end may be incomplete
 		}
 		end = in.InputOffset()
 	}

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// maxReread bounds the work of finding torn lines: a log is read at most this
-// many times. Objects nest less deeply than that; only crafted lines exceed it.
+// maxReread limits the work of torn: all calls for one log together read at most
+// maxReread times the length of the log. Only crafted logs reach the limit.
 const maxReread = 64
 
-// CheckLog returns an error if a log of one JSON object per line is damaged.
-// The error is a clause such as "line 2 is not JSON". A line is valid if it was
-// torn by a killed writer: the last line may be incomplete, and a whole object
-// may follow an incomplete one on the same line.
+// CheckLog returns an error if a line of a log of JSON objects is not JSON. The
+// error is a clause such as "line 2 is not JSON". CheckLog accepts the traces of
+// writers that were killed: the last line may be incomplete, and a line may consist
+// of an incomplete object followed by a whole one.
 func CheckLog(content []byte) error {
 	left := maxReread * len(content)
 	for n := 1; len(content) > 0; n++ {
@@ -27,9 +27,9 @@ func CheckLog(content []byte) error {
 	return nil
 }
 
-// torn reports whether a line consists of an incomplete object and then a whole
-// one. The bytes read are subtracted from left; if nothing is left, torn
-// returns false.
+// torn reports whether a line consists of an incomplete JSON object followed by a
+// whole one. It subtracts the number of bytes that it parses from left, and returns
+// false if left reaches 0.
 func torn(line []byte, left *int) bool {
 	if line[0] != '{' || bytes.IndexByte(line, 0) >= 0 {
 		return false
@@ -49,8 +49,8 @@ func torn(line []byte, left *int) bool {
 	return false
 }
 
-// valid reports whether text is JSON. If not, read is the number of bytes
-// before the error.
+// valid reports whether text is JSON. read is the number of bytes that were parsed:
+// all of text, or those up to the first syntax error.
 func valid(text []byte) (read int, ok bool) {
 	var raw json.RawMessage
 	err := json.Unmarshal(text, &raw)

@@ -1,7 +1,8 @@
 // Package providererror explains why a model did not answer.
 //
-// Agents repeat the errors of their model's provider, each in its own words.
-// This package turns them into a sentence that says what to change.
+// Each agent reports the errors of its model's provider in its own words. This
+// package recognises these errors and returns a message that explains to the user
+// how to correct them.
 package providererror
 
 import (
@@ -16,13 +17,15 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// maxQuote is the longest quote of an agent in a message, in runes.
+// maxQuote is the maximum length in runes of a text of the agent that a message
+// quotes.
 const maxQuote = 300
 
-// Failure returns the message for a model that did not answer. status is the
-// provider's HTTP status, or 0 if it has to be found in text, the agent's
-// words. in is the input that the agent was prepared from. keyVariable is the
-// environment variable of the agent's key, for definitions without a provider.
+// Failure returns the message for a model that did not answer. in is the input of
+// the agent's Prepare. keyVariable is the environment variable with the agent's
+// key, which messages name if the definition has no provider. status is the
+// provider's HTTP status; if it is 0, the status is searched in text. text is the
+// agent's error message.
 func Failure(in *framework.Input, keyVariable string, status int, text string) string {
 	if sentence := known(in, keyVariable, status, text); sentence != "" {
 		return sentence
@@ -30,8 +33,8 @@ func Failure(in *framework.Input, keyVariable string, status int, text string) s
 	return "The agent failed. It said: " + quote(in.Masked(unwrapped(text)))
 }
 
-// Known is like Failure, but returns false if the text does not describe a
-// failure of the model.
+// Known is like Failure, but if text is not a known error of a model's provider,
+// ok is false.
 func Known(in *framework.Input, text string) (sentence string, ok bool) {
 	sentence = known(in, "", 0, text)
 	return sentence, sentence != ""
@@ -65,7 +68,7 @@ func known(in *framework.Input, keyVariable string, status int, text string) str
 	return ""
 }
 
-// statusWords matches an HTTP status in an agent's words.
+// statusWords matches an HTTP status in an agent's error message.
 var statusWords = regexp.MustCompile(`(?:API Error:|status:?|status code|rejected \() ?([45][0-9][0-9])\b`)
 
 // statusOf returns the HTTP status that the text names or implies, or 0.
@@ -80,7 +83,8 @@ func statusOf(text string) int {
 	return 0
 }
 
-// unwrapped returns the message of an error in JSON.
+// unwrapped returns the member error.message if text is a JSON object that has it.
+// Otherwise it returns text.
 func unwrapped(text string) string {
 	var body struct {
 		Error struct{ Message string }
@@ -128,8 +132,8 @@ func contains(text string, words ...string) bool {
 	return false
 }
 
-// quote returns the masked words of an agent on one line, cut and with a full
-// stop. A secret that is cut in two could not be masked.
+// quote returns text on one line, cut to maxQuote runes, with a full stop. Secrets
+// in text must already be masked, because a secret that was cut could not be found.
 func quote(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if text == "" {

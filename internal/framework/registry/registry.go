@@ -26,8 +26,8 @@ func All() []framework.Framework {
 	}
 }
 
-// Find returns the adapter for a definition's framework. If there is none, the
-// error is a *stint.Error.
+// Find returns the adapter for a definition's framework. If the framework does not
+// exist, the error is a *stint.Error.
 func Find(d *stint.Definition) (framework.Framework, error) {
 	for _, f := range All() {
 		if f.Info().Name == d.Framework {

@@ -1,8 +1,8 @@
 // Package transcript converts an agent's steps into events with readable text.
 //
-// The contents of all output events of a run form its transcript: messages as
-// they are, one line for each tool call, and the output of tools, each with a
-// line end. The event's item has the same for programs.
+// The contents of all output events of a run form its transcript: messages, one
+// line for each tool call, and the output of tools, each with a line end. The item
+// of an event has the same information in structured form, for programs.
 package transcript
 
 import (
@@ -15,14 +15,15 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// MaxResult is the longest tool output that an event shows, in bytes. The
-// agent's log has the whole output if the agent reports it.
+// MaxResult is the maximum length of a tool output in an event, in bytes. The
+// agent's log contains the whole output if the agent reports it.
 const MaxResult = 16 << 10
 
-// maxTitle is the longest title of a tool call, in runes.
+// maxTitle is the maximum length of the title of a tool call, in runes.
 const maxTitle = 200
 
-// maxInput is the largest tool input that an item contains, in bytes.
+// maxInput is the maximum size of a tool input in an item, in bytes. Larger inputs
+// are left out.
 const maxInput = 64 << 10
 
 // Message returns the event for a whole message.
@@ -35,14 +36,15 @@ func whole(kind stint.ItemKind, id, text string) stint.OutputData {
 	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: kind, MessageID: id}}
 }
 
-// Delta returns the event for a piece of a message or of reasoning. EndDelta
-// ends it.
+// Delta returns the event for a piece of a message or of reasoning. After the last
+// piece, EndDelta ends the text.
 func Delta(kind stint.ItemKind, id, text string) stint.OutputData {
 	return stint.OutputData{Content: clean(text), Item: &stint.Item{Kind: kind, MessageID: id, Delta: true}}
 }
 
-// EndDelta returns the line end after the pieces of a message. last is the last
-// piece. ok is false if it ends with a line end already.
+// EndDelta returns the event with the line end after the pieces of a message or of
+// reasoning. last is the last piece. If last is empty or ends with a line end, no
+// event is needed and ok is false.
 func EndDelta(kind stint.ItemKind, id, last string) (o stint.OutputData, ok bool) {
 	if last == "" || strings.HasSuffix(last, "\n") {
 		return o, false
@@ -50,8 +52,8 @@ func EndDelta(kind stint.ItemKind, id, last string) (o stint.OutputData, ok bool
 	return Delta(kind, id, "\n"), true
 }
 
-// Call returns the event for the start of a tool call. Missing members of t are
-// derived from the name and the input.
+// Call returns the event for the start of a tool call. A missing title or category
+// is derived from the tool's name and input.
 func Call(t stint.ToolItem) stint.OutputData {
 	if t.Title == "" {
 		t.Title = Title(t.Name, t.Input)
@@ -67,7 +69,8 @@ func Call(t stint.ToolItem) stint.OutputData {
 	return stint.OutputData{Content: ended(t.Title), Item: &stint.Item{Kind: stint.ItemToolCall, Tool: &t}}
 }
 
-// Result returns the event for the end of a tool call.
+// Result returns the event for the end of a tool call. The default status is
+// stint.ToolCompleted.
 func Result(t stint.ToolItem, output string) stint.OutputData {
 	if t.Status == "" {
 		t.Status = stint.ToolCompleted
@@ -80,9 +83,9 @@ func Result(t stint.ToolItem, output string) stint.OutputData {
 	return stint.OutputData{Content: ended(text), Item: &stint.Item{Kind: stint.ItemToolResult, Tool: &t}}
 }
 
-// Fit limits the text of a tool event: one line for a call, the start and the
-// end of a result. Secrets must be masked before, because a secret that is cut
-// in two is not found.
+// Fit limits the text of a tool event: it cuts the title of a call, and the middle
+// of a result. Secrets must already be masked, because a secret that was cut could
+// not be found. Fit returns other events unchanged.
 func Fit(o stint.OutputData) stint.OutputData {
 	if o.Item == nil || o.Item.Tool == nil {
 		return o
@@ -101,7 +104,7 @@ func Fit(o stint.OutputData) stint.OutputData {
 	return o
 }
 
-// Plan returns the event for the agent's list of steps.
+// Plan returns the event for the agent's plan (a list of steps).
 func Plan(entries []stint.PlanEntry) stint.OutputData {
 	marks := map[string]string{"completed": "x", "in_progress": "~"}
 	var b strings.Builder
@@ -122,10 +125,11 @@ func Notice(code, text string) stint.OutputData {
 	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: stint.ItemNotice, Code: code}}
 }
 
-// Title returns one line that describes a tool call.
+// Title returns one line that describes a tool call: a dollar sign and the command
+// in the input, or the tool's name and the main argument in the input, or the name.
 func Title(name string, raw json.RawMessage) string {
 	var fields map[string]any
-	_ = json.Unmarshal(raw, &fields) // anything but an object has no fields
+	_ = json.Unmarshal(raw, &fields) // if raw is not an object, fields is empty
 	for _, key := range []string{"command", "cmd", "script"} {
 		switch v := fields[key].(type) {
 		case string:
@@ -146,10 +150,10 @@ func Title(name string, raw json.RawMessage) string {
 	return name
 }
 
-// Category returns the likely category of a tool with this name.
+// Category returns the likely category of a tool with this name, or "other".
 func Category(name string) string {
 	if at := strings.LastIndex(name, "__"); at >= 0 {
-		name = name[at+2:] // of an MCP server
+		name = name[at+2:] // removes the prefix mcp__SERVER__ of an MCP tool
 	}
 	name = strings.ToLower(name)
 	for _, c := range []struct{ part, category string }{
@@ -188,8 +192,9 @@ func Category(name string) string {
 	return "other"
 }
 
-// Shorten returns text if it has at most limit bytes. Otherwise it returns the
-// start and the end, with the number of omitted bytes between them.
+// Shorten returns text unchanged if it has at most limit bytes. Otherwise it
+// returns the first three quarters and the last quarter of limit bytes, with the
+// number of omitted bytes between them, and cut is true.
 func Shorten(text string, limit int) (short string, cut bool) {
 	if len(text) <= limit {
 		return text, false

@@ -27,8 +27,8 @@ type Config struct {
 	Auth        *auth.Service
 	Keys        *keyring.Keyring
 	Maintenance *maintenance.Service
-	GCGrace     time.Duration // default of POST /gc
-	URL         string        // address of the API, part of the response to a login
+	GCGrace     time.Duration // default grace period of POST /gc
+	URL         string        // address of the API, which the response to a login contains
 	Log         *slog.Logger
 }
 
@@ -47,8 +47,9 @@ func NewServer(c Config) *http.Server {
 	return &http.Server{Handler: ownerOnly(mux), ConnContext: withPeer, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
-// Listen opens the socket with access for its owner only. It replaces a socket
-// of an earlier process: the caller holds the lock of the data folder.
+// Listen opens the socket with access for its owner only. It replaces a socket of
+// an earlier process. The caller must hold the lock of the data folder, so that the
+// earlier process has ended.
 func Listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove old socket: %w", err)
@@ -64,7 +65,8 @@ func Listen(path string) (net.Listener, error) {
 
 type peerKey struct{}
 
-// withPeer adds the credentials of the connection's peer to ctx.
+// withPeer returns ctx with the credentials of the connection's peer, or ctx itself
+// if they cannot be read.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
@@ -82,7 +84,8 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer)
 }
 
-// ownerOnly refuses other users of this machine.
+// ownerOnly refuses requests unless the peer's user is root or the user of this
+// process.
 func ownerOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
@@ -94,7 +97,8 @@ func ownerOnly(next http.Handler) http.Handler {
 	})
 }
 
-// decode decodes the body into v. If that fails, it responds and returns false.
+// decode decodes the request's body into v. If the body is not valid, decode
+// responds with status 400 and returns false.
 func decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(v); err != nil {
 		respond(w, http.StatusBadRequest, map[string]string{"error": "The request is not valid JSON."})
@@ -103,8 +107,8 @@ func decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	return true
 }
 
-// fail responds with the message of a public error, and logs other errors.
-// operation completes "The server could not".
+// fail responds with the message of a *stint.Error, or logs any other error and
+// responds with status 500. operation completes the sentence "The server could not".
 func (s *server) fail(w http.ResponseWriter, operation string, err error) {
 	if public, ok := errors.AsType[*stint.Error](err); ok {
 		respond(w, http.StatusBadRequest, map[string]string{"error": public.Message})
@@ -117,5 +121,5 @@ func (s *server) fail(w http.ResponseWriter, operation string, err error) {
 func respond(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // fails only if the client has left
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }

@@ -19,8 +19,8 @@ type loginRequest struct {
 	ExpiresInDays int    `json:"expiresInDays"`
 }
 
-// setDefaults sets missing members. The default user is the user of this machine
-// with the given identifier.
+// setDefaults sets missing members. The default user is the name of the operating
+// system's user with the given ID.
 func (r *loginRequest) setDefaults(uid uint32) {
 	if r.Org == "" {
 		r.Org = "default"

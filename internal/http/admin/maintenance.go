@@ -11,7 +11,7 @@ import (
 
 // maintenanceRequest is the body of POST /gc and POST /fsck.
 type maintenanceRequest struct {
-	GraceMs *int64 `json:"graceMs"` // nil: the server's setting
+	GraceMs *int64 `json:"graceMs"` // grace period in milliseconds; nil means the server's setting
 	DryRun  bool   `json:"dryRun"`
 	Quick   bool   `json:"quick"`
 	Repair  bool   `json:"repair"`
@@ -33,8 +33,8 @@ func (s *server) check(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// stream responds with a line of JSON for each report, and a last line with the
-// error if there is one.
+// stream calls do and responds with a line of JSON for each report. If do fails,
+// the last line contains the error.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, do func(context.Context, maintenanceRequest, func(maintenance.Report)) error) {
 	var in maintenanceRequest
 	if !decode(w, r, &in) {
@@ -43,7 +43,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, do func(context.
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out, control := json.NewEncoder(w), http.NewResponseController(w)
 	err := do(r.Context(), in, func(report maintenance.Report) {
-		_ = out.Encode(report) // if the client leaves, ctx ends
+		_ = out.Encode(report) // fails only if the client has disconnected, which also ends the context
 		_ = control.Flush()
 	})
 	if err != nil && r.Context().Err() == nil {

@@ -49,26 +49,27 @@ type Config struct {
 	Feed        *feed.Feed
 	Frameworks  Frameworks
 	Idempotency store.Idempotency
-	Ready       func(context.Context) error // returns an error if /readyz must fail
+	Ready       func(context.Context) error // returns an error if the server is not ready; used by /readyz
 
 	// Registry receives the API's metrics and is served at /metrics. If it is
-	// nil, there are no metrics.
+	// nil, metrics are disabled.
 	Registry *prometheus.Registry
 	Log      *slog.Logger     // default: no log
 	Now      func() time.Time // default: time.Now
 	Random   io.Reader        // default: crypto/rand.Reader
-	// PublicURL is the prefix of addresses in responses. The default is the
-	// address of the request.
+	// PublicURL is the prefix of URLs in responses. The default is the scheme and
+	// the host of the request.
 	PublicURL string
-	// Stop ends open streams and waits when it is done. The default is never.
+	// Stop ends event streams and waiting requests when it is done. The default is
+	// a context that never ends.
 	Stop context.Context
-	// Heartbeat is the silence after which an event stream sends a heartbeat.
-	// The default is 15 s.
+	// Heartbeat is the time without events after which an event stream sends a
+	// heartbeat. The default is 15 s.
 	Heartbeat time.Duration
-	// WriteTimeout is the time that a client has to read each part of a response.
-	// The default is 30 s.
+	// WriteTimeout is the time that a client has to read each part of a response
+	// (at most 1 MiB). The default is 30 s.
 	WriteTimeout time.Duration
-	// BodyTimeout is how long a client may pause while it sends a body. The
+	// BodyTimeout is the maximum pause of a client while it sends a body. The
 	// default is 1 min.
 	BodyTimeout time.Duration
 }
@@ -105,13 +106,13 @@ type api struct {
 	c         Config
 	mux       *http.ServeMux
 	metrics   *metrics
-	finalRuns *lru.Cache[string, *finalRun] // by organisation and identifier
+	finalRuns *lru.Cache[string, *finalRun] // ended runs by organisation and run ID
 	mcp       *mcp.HTTP
 	origins   *http.CrossOriginProtection
 }
 
-// mount registers one endpoint for all routes of a path, so that a request with
-// another method is authenticated before it is refused.
+// mount registers the routes, with one endpoint for all routes of a path. Therefore
+// a request with an unsupported method is authenticated before it is refused.
 func (a *api) mount(routes []route, public bool) {
 	endpoints := map[string]*endpoint{}
 	for _, r := range routes {

@@ -7,7 +7,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// downloadFormats lists the formats of downloads in the order of preference.
+// downloadFormats lists the formats of downloads in the server's order of
+// preference.
 var downloadFormats = []files.Format{files.TarGzip, files.Zip, files.TarZstd, files.Tar}
 
 var mediaTypes = map[files.Format][2]string{
@@ -24,8 +25,9 @@ func formatNames() []string {
 	return names
 }
 
-// acceptedFormat returns the format that the client prefers. The default is a
-// tar.gz: Accept may refer to the redirect only.
+// acceptedFormat returns the format that the client prefers according to its Accept
+// headers. If they accept none of the formats, it returns files.TarGzip, because
+// the headers may be meant only for the response that redirects to the download.
 func acceptedFormat(accept []string) files.Format {
 	chosen, best := files.TarGzip, 0.0
 	for _, f := range downloadFormats {
@@ -44,8 +46,8 @@ func archiveTag(a *artifacts.VersionArchive) string {
 	return a.Version.Digest + "." + string(a.Format)
 }
 
-// serveZstd compresses an archive while it is sent. The response has no length and
-// does not support ranges.
+// serveZstd responds with an archive that it compresses while sending. The response
+// has no Content-Length and does not support ranges.
 func serveZstd(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	h := w.Header()
 	h.Set("Accept-Ranges", "none")

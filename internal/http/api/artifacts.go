@@ -29,8 +29,9 @@ func (s fileSetAPI) list(r *http.Request, c auth.Caller) (any, error) {
 	})
 }
 
-// listByName returns the first page with the artifact or volume of that name. Other
-// pages are empty.
+// listByName returns the page of a list that is filtered by name. The first page
+// contains the artifact or volume with that name, if it exists. Other pages are
+// empty.
 func (s fileSetAPI) listByName(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.FileSet, error) {
 	found, err := s.a.c.Artifacts.ByName(r.Context(), c.OrgID, s.kind, name)
 	if stint.KindOf(err) == stint.KindNotFound || page.After.ID != "" {
@@ -76,7 +77,8 @@ func (s fileSetAPI) removeVersion(r *http.Request, c auth.Caller) error {
 	return s.a.c.Artifacts.DeleteVersion(r.Context(), c, s.kind, r.PathValue("id"), r.PathValue("v"))
 }
 
-// keepVersion excludes a version from retention.
+// keepVersion excludes a version from automatic deletion. releaseVersion reverts
+// this.
 func (s fileSetAPI) keepVersion(r *http.Request, c auth.Caller) error {
 	return s.a.c.Artifacts.KeepVersion(r.Context(), c, s.kind, r.PathValue("id"), r.PathValue("v"), true)
 }
@@ -104,9 +106,10 @@ func (s fileSetAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	})
 }
 
-// filePosition returns the identifiers of the requested versions, and the path before
-// the page. The cursor contains both, because the current
-// version can change between two pages.
+// filePosition returns the IDs of the requested versions, and the last path of the
+// previous page, or "" for the first page. The cursor contains both, because a
+// reference such as "current" may refer to another version when the next page is
+// requested.
 func (s fileSetAPI) filePosition(r *http.Request, c auth.Caller, l *list, references ...string) (versions []string, after string, err error) {
 	position := l.position()
 	parts := strings.Split(string(position), "\x00")
@@ -129,8 +132,8 @@ func (s fileSetAPI) filePosition(r *http.Request, c auth.Caller, l *list, refere
 	return versions, "", nil
 }
 
-// encodeFilePosition returns the position that filePosition decodes. A path does not
-// contain the separator.
+// encodeFilePosition returns the position that filePosition decodes. Paths do not
+// contain the separator, a zero byte.
 func encodeFilePosition(versions []string, path string) []byte {
 	return []byte(strings.Join(versions, "\x00") + "\x00" + path)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// readJSON reads the body of a request, which must be one JSON object.
+// readJSON reads the body of a request and checks that it is valid JSON of at most
+// stint.MaxBodyBytes. Errors are of type *stint.Error.
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength != 0 && !isJSON(r.Header) {
 		return nil, &stint.Error{
@@ -38,14 +39,15 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 var errTruncatedBody = stint.InvalidParam("body", "The body is incomplete.")
 
-// isJSON reports whether the headers describe JSON in UTF-8.
+// isJSON reports whether the headers declare uncompressed JSON in UTF-8.
 func isJSON(h http.Header) bool {
 	_, params, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	charset, given := params["charset"]
 	return hasMediaType(h, "application/json") && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// hasMediaType reports whether the body has the media type and is not compressed.
+// hasMediaType reports whether the headers declare a body of the media type want
+// without compression.
 func hasMediaType(h http.Header, want string) bool {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	encoding := h.Get("Content-Encoding")

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// requireMediaType returns an error if the body has another media type.
+// requireMediaType returns an error if hasMediaType returns false.
 func requireMediaType(h http.Header, want string) error {
 	if hasMediaType(h, want) {
 		return nil
@@ -22,7 +22,8 @@ func requireMediaType(h http.Header, want string) error {
 	}
 }
 
-// malformedBody returns the public error of a malformed binary body.
+// malformedBody returns a *stint.Error if err is treewire.ErrMalformed. It returns
+// any other error unchanged.
 func malformedBody(err error) error {
 	if errors.Is(err, treewire.ErrMalformed) {
 		return &stint.Error{Kind: stint.KindInvalid, Code: stint.CodeInvalidParameter, Param: "body", Message: "The body is malformed: " + err.Error() + ".", Cause: err}
@@ -30,8 +31,8 @@ func malformedBody(err error) error {
 	return err
 }
 
-// missingChunks responds with those of the chunks in the body that the organisation
-// does not have.
+// missingChunks responds with the hashes in the body for which the organisation has
+// no chunk.
 func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	if err := requireMediaType(r.Header, treewire.HashesType); err != nil {
 		return err
@@ -50,7 +51,8 @@ func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Call
 	return nil
 }
 
-// putChunks stores chunks of a tree that the client pushes afterwards.
+// putChunks stores the chunks in the body. The client then pushes a tree that refers
+// to them.
 func (a *api) putChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	if err := requireMediaType(r.Header, treewire.FramesType); err != nil {
 		return err
@@ -63,7 +65,7 @@ func (a *api) putChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	return nil
 }
 
-// tree responds with the entries of a version and their chunks.
+// tree responds with the entries of a version and the hashes of their chunks.
 func (s fileSetAPI) tree(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	tree, err := s.a.c.Artifacts.Content(r.Context(), c.OrgID, s.kind, r.PathValue("id"), r.PathValue("v"))
 	if err != nil {
@@ -76,7 +78,7 @@ func (s fileSetAPI) tree(w http.ResponseWriter, r *http.Request, c *auth.Caller)
 	return writeStream(w, r, tree.WriteTree)
 }
 
-// chunks responds with selected chunks of a version.
+// chunks responds with the chunks of a version that the body selects.
 func (s fileSetAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	tree, err := s.a.c.Artifacts.Content(r.Context(), c.OrgID, s.kind, r.PathValue("id"), r.PathValue("v"))
 	if err != nil {

@@ -18,14 +18,16 @@ import (
 // contentInfo describes immutable content.
 type contentInfo struct {
 	contentType string
-	name        string // of the file that a browser saves
+	name        string // name of the file that a browser saves
 	etag        string // without quotes
 	modified    time.Time
 	sum         []byte // SHA-256 of the whole content; nil if unknown
 }
 
-// serveContent responds with immutable content or the requested ranges of it. Its
-// headers make a browser save it instead of displaying it.
+// serveContent responds with immutable content or the requested ranges of it. The
+// headers of the response make a browser save the content instead of displaying it.
+// If the content fails before anything was sent, serveContent returns the error.
+// Otherwise it aborts the connection by a panic.
 func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, s contentInfo) error {
 	h := w.Header()
 	h.Set("Content-Type", s.contentType)
@@ -51,9 +53,10 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 	return c.failed
 }
 
-// writeStream responds with the output of write, of unknown length. If write
+// writeStream responds with the output of write, whose length is unknown. If write
 // fails before anything was sent, writeStream returns the error. Otherwise it aborts
-// the connection, so that the client notices that the content is incomplete.
+// the connection by a panic, so that the client notices that the content is
+// incomplete.
 func writeStream(w http.ResponseWriter, r *http.Request, write func(context.Context, io.Writer) error) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method == http.MethodHead {
@@ -78,7 +81,7 @@ func writeStream(w http.ResponseWriter, r *http.Request, write func(context.Cont
 	panic(fmt.Errorf("serve content: %w", err))
 }
 
-// streamWriter records whether a write was tried and whether one failed.
+// streamWriter records whether Write was called (begun) and whether a call failed.
 type streamWriter struct {
 	w             io.Writer
 	begun, failed bool
@@ -91,21 +94,23 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// setUntrusted sets headers that prevent a browser from executing content of agents.
+// setUntrusted sets headers that prevent a browser from executing the content, which
+// agents wrote.
 func setUntrusted(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }
 
-// deleteContentHeaders deletes the headers of content before an error response.
+// deleteContentHeaders deletes the headers that describe the content. It is called
+// before an error response is written instead.
 func deleteContentHeaders(h http.Header) {
 	for _, name := range []string{"Content-Disposition", "Content-Security-Policy", "ETag", "Last-Modified", "Cache-Control", "Content-Length", "Repr-Digest"} {
 		h.Del(name)
 	}
 }
 
-// contentWriter records the errors that http.ServeContent writes, instead of sending
-// them.
+// contentWriter is the ResponseWriter for http.ServeContent. It does not send the
+// error responses of http.ServeContent, but records an error in failed.
 type contentWriter struct {
 	http.ResponseWriter
 	begun  bool
@@ -131,7 +136,7 @@ func (c *contentWriter) WriteHeader(status int) {
 
 func (c *contentWriter) Write(p []byte) (int, error) {
 	if c.failed != nil && !c.begun {
-		return len(p), nil // the message of http.ServeContent
+		return len(p), nil // drops the error message of http.ServeContent
 	}
 	c.begun = true
 	return c.ResponseWriter.Write(p)
@@ -140,7 +145,8 @@ func (c *contentWriter) Write(p []byte) (int, error) {
 // Unwrap returns the underlying writer for http.ResponseController.
 func (c *contentWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// errorReader records an error of the content, which http.ServeContent ignores.
+// errorReader records read errors of the content in w.failed, because
+// http.ServeContent ignores them.
 type errorReader struct {
 	io.ReadSeeker
 	w *contentWriter
@@ -154,8 +160,9 @@ func (s *errorReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// contentDisposition returns a header with the name of the file, in ASCII and, if
-// that differs, also in UTF-8 (RFC 6266).
+// contentDisposition returns the value of the Content-Disposition header for a file
+// name (RFC 6266). Characters that are not allowed in the plain form are replaced by
+// an underscore; in this case the value also contains the name in UTF-8.
 func contentDisposition(name string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune(`"\/;%`, r) {

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// body is the body of a request. Its reads fail if the client stops sending.
+// body is the body of a request. A read fails if the client sends no data for the
+// duration timeout.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
 	timeout time.Duration
 }
 
-// withBodyDeadline returns a copy of the request with a read deadline, which each
-// read of the body extends. net/http reads what the handler leaves, and needs the
-// body that it created; therefore the request is copied.
+// withBodyDeadline sets a read deadline and returns a copy of the request, in which
+// each read of the body extends the deadline. The original request keeps its body,
+// because net/http reads the rest of that body after the handler has returned.
 func (a *api) withBodyDeadline(w http.ResponseWriter, r *http.Request) *http.Request {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(a.c.BodyTimeout))
@@ -28,21 +29,21 @@ func (a *api) withBodyDeadline(w http.ResponseWriter, r *http.Request) *http.Req
 func (b *body) Read(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) { // after other errors, net/http reads the rest
+	if errors.Is(err, io.EOF) { // after other errors the deadline stays set for net/http, which reads the rest
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// responseWriter records the status of a response and limits the time that the
-// client has to read each part of it.
+// responseWriter records the status of a response. It limits the time in which the
+// client must read each part of the response.
 type responseWriter struct {
 	http.ResponseWriter
 	status  int
 	timeout time.Duration
 }
 
-// maxPart is the number of bytes that are written with one deadline.
+// maxPart is the maximum number of bytes that are written with one deadline.
 const maxPart = 1 << 20
 
 func (w *responseWriter) WriteHeader(status int) {
@@ -67,8 +68,8 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// extendDeadline sets the deadline of the next write. An error means that the
-// response is not written to a connection.
+// extendDeadline sets the deadline of the next write. It ignores errors, because
+// they only mean that the response is not written to a connection.
 func (w *responseWriter) extendDeadline() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 }

@@ -1,8 +1,8 @@
 // Package protocol defines the input and output of the built-in assistant.
 //
-// The assistant is started with the path of a Config. It reads Inputs from
-// standard input and writes Lines to standard output, one JSON object per line.
-// The first Line has the type started, the last the type end.
+// The assistant is started with the path of a file that contains a Config. It reads
+// Inputs from standard input and writes Lines to standard output, one JSON object
+// per line. The first Line has the type LineStarted, the last the type LineEnd.
 package protocol
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Verb is the first argument that starts the stint binary as the assistant. The
-// second is the path of the configuration.
+// Verb is the first argument of the stint binary that makes it run as the
+// assistant. The second argument is the path of the configuration file.
 const Verb = "assistant-in-sandbox"
 
-// SessionDir is the directory of the conversation, relative to the home
-// directory. SessionFile is the only file in it.
+// SessionDir is the directory of the conversation, relative to the home directory.
+// SessionFile is the name of the only file in SessionDir.
 const (
 	SessionDir  = ".stint/assistant"
 	SessionFile = "session.jsonl"
@@ -24,16 +24,16 @@ const (
 
 // Config is the assistant's configuration. All paths are absolute.
 type Config struct {
-	// Provider is one of stint's provider types. The offline provider needs no
-	// URL, key, or model.
+	// Provider is a provider type, such as stint.ProviderAnthropic. The offline
+	// provider needs no URL, key, or model.
 	Provider string `json:"provider"`
 	URL      string `json:"url,omitempty"`
-	Key      string `json:"key,omitempty"` // a placeholder
+	Key      string `json:"key,omitempty"` // the placeholder of the API key
 	Model    string `json:"model,omitempty"`
 
 	Instructions string          `json:"instructions,omitempty"`
-	Session      string          `json:"session"` // file of the conversation
-	NewID        string          `json:"newId"`   // ID for a new conversation
+	Session      string          `json:"session"` // path of the file of the conversation
+	NewID        string          `json:"newId"`   // ID to use for a new conversation
 	Resume       string          `json:"resume,omitempty"`
 	WorkDir      string          `json:"workDir"`
 	Volumes      []Volume        `json:"volumes,omitempty"`
@@ -82,13 +82,14 @@ const (
 	LineDone    = "done"        // Kind, ID: end of the message
 	LineCall    = "tool_call"   // Tool
 	LineResult  = "tool_result" // Tool, Text
-	LineWorking = "working"     // a command is running without output; keeps the run from being idle, not logged
+	LineWorking = "working"     // a tool runs without output; prevents the run from counting as idle; not logged
 	LineNotice  = "notice"      // Code, Text
 	LineUsage   = "usage"       // Usage and Turns of the run so far
-	LineEnd     = "end"         // OK and Text, the last message; or Reason and Error
+	LineEnd     = "end"         // OK and Text (the last message), or Reason and Error
 )
 
-// Line is one line of the assistant's output.
+// Line is one line of the assistant's output. The comments of the types of lines
+// list the fields that each type uses.
 type Line struct {
 	Type    string          `json:"type"`
 	Session string          `json:"session,omitempty"`
@@ -102,8 +103,8 @@ type Line struct {
 	Turns   int64           `json:"turns,omitempty"`
 	OK      bool            `json:"ok,omitempty"`
 	Reason  stint.Reason    `json:"reason,omitempty"`
-	Error   string          `json:"error,omitempty"` // a sentence
+	Error   string          `json:"error,omitempty"` // a sentence for the user
 }
 
-// LineType returns the type of the line.
+// LineType returns l.Type, one of the Line constants.
 func (l *Line) LineType() string { return l.Type }
