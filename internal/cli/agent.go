@@ -49,7 +49,7 @@ that file is sent.`,
 	return c
 }
 
-// pushed is the result of a push.
+// pushed is the result of 'stint agent push'.
 type pushed struct {
 	stint.Agent
 	VersionNumber int64  `json:"versionNumber"`

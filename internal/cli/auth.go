@@ -48,7 +48,8 @@ into STINT_URL.`,
 	return c
 }
 
-// login gets a token through the socket, tests it, and stores it.
+// login gets a token through the socket of the server on this machine, tests the
+// token, and stores it.
 func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	wanted := strings.TrimRight(cmp.Or(a.url, a.getenv("STINT_URL")), "/")
 	cfg, err := a.serverConfig(data)
@@ -93,8 +94,8 @@ func (a *app) noServer(wanted, socket string) error {
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }
 
-// wrongServer revokes the token of a server that was not requested, and returns
-// an error.
+// wrongServer revokes a new token of the server on this machine, because the user
+// requested another server. It always returns an error.
 func (a *app) wrongServer(ctx context.Context, wanted string, made loginAnswer) error {
 	err := fmt.Errorf("the server of this machine is %s, not %s: omit --url to log in to it", made.URL, wanted)
 	c, clientErr := a.clientFor(made.URL, made.Secret, 3)
@@ -168,7 +169,7 @@ func (a *app) logout(ctx context.Context) error {
 		err = c.Tokens.Revoke(ctx, stored.TokenID)
 	}
 	if client.IsCode(err, stint.CodeInvalidAPIKey) || client.IsCode(err, stint.CodeResourceNotFound) {
-		err = nil // the token has ended
+		err = nil // the token has expired or was revoked
 	}
 	if forgetErr := a.removeCredentials(); forgetErr != nil {
 		return errors.Join(err, forgetErr)

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// call converts a function to one for cobra. The function gets a client for the
-// current account; its context ends when the user interrupts.
+// call converts f to a function for cobra. f gets a client for the current account
+// and a context that ends when the user interrupts the command.
 func (a *app) call(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		c, err := a.client()
@@ -23,7 +23,8 @@ func (a *app) call(f func(ctx context.Context, c *client.Client, args []string) 
 	})
 }
 
-// listCommand returns the command "list".
+// listCommand returns a command "list" that prints the items of list. head contains
+// the names of the columns, separated by spaces, and row returns the cells of an item.
 func listCommand[T any](a *app, short, head string, list func(context.Context, *client.Client) iter.Seq2[T, error], row func(T) []string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: short, Args: exactly(), Aliases: []string{"ls"},
@@ -33,9 +34,9 @@ func listCommand[T any](a *app, short, head string, list func(context.Context, *
 	}
 }
 
-// each returns a command that calls f for each argument and prints that the
-// object with the returned ID was, for example, "removed". use is a command and
-// its argument, such as "rm NAME...".
+// each returns a command that calls f for each argument and prints a message such
+// as "ID was removed.", with the ID that f returned and the word done. use is a
+// command and its argument, such as "rm NAME...".
 func (a *app) each(use, short, done string, f func(ctx context.Context, c *client.Client, arg string) (id string, err error)) *cobra.Command {
 	_, word, _ := strings.Cut(use, " ")
 	word, _, _ = strings.Cut(strings.TrimSuffix(word, "..."), "[")
@@ -56,7 +57,8 @@ func (a *app) each(use, short, done string, f func(ctx context.Context, c *clien
 	}
 }
 
-// printResult writes a value as JSON, or a message that is not a result.
+// printResult writes v as JSON to standard output if --json is set. Otherwise it
+// writes a message to standard error.
 func (a *app) printResult(v any, format string, args ...any) error {
 	if a.json {
 		return a.printJSON(v)
@@ -65,7 +67,8 @@ func (a *app) printResult(v any, format string, args ...any) error {
 	return nil
 }
 
-// printLine writes a value as JSON, or a line on standard output.
+// printLine writes v as JSON to standard output if --json is set. Otherwise it writes
+// a line of text to standard output.
 func (a *app) printLine(v any, format string, args ...any) error {
 	if a.json {
 		return a.printJSON(v)
@@ -74,8 +77,9 @@ func (a *app) printLine(v any, format string, args ...any) error {
 	return err
 }
 
-// printList writes a list as JSON lines, or as a table. limit is the maximum
-// number of items; 0 means all.
+// printList writes a list as JSON lines if --json is set, and as a table otherwise.
+// limit is the maximum number of items; 0 means all. head contains the names of the
+// columns, separated by spaces, and row returns the cells of an item.
 func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string, row func(T) []string) error {
 	w, n := newTable(a.Stdout), 0
 	for item, err := range items {
@@ -94,7 +98,7 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string,
 			_, err = fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 		if err != nil {
-			_ = w.Flush() // the first error matters
+			_ = w.Flush() // err is returned, because it came first
 			return err
 		}
 		if n++; n == limit {
@@ -104,7 +108,7 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string,
 	return w.Flush()
 }
 
-// withoutErrors returns the elements of a list for printList.
+// withoutErrors returns a list as a sequence for printList, with nil errors.
 func withoutErrors[T any](list []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, item := range list {
@@ -115,8 +119,9 @@ func withoutErrors[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// printOne writes a value as JSON, or as a list of labels and texts. Empty
-// texts are omitted.
+// printOne writes v as JSON if --json is set. Otherwise it writes the fields, which
+// alternate between a label and its text, one pair a line. Pairs with an empty text
+// are omitted.
 func (a *app) printOne(v any, fields ...string) error {
 	if a.json {
 		return a.printJSON(v)

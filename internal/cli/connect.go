@@ -21,8 +21,9 @@ type account struct {
 	fromEnv bool // the token comes from STINT_TOKEN
 }
 
-// account returns the server and the token, from the flag, the environment, or
-// the stored credentials. A stored token is used only for its own server.
+// account returns the server and its token, from the flag, the environment, or the
+// stored credentials, in this order. The stored token is used only for the server
+// that it is stored with.
 func (a *app) account() (account, error) {
 	stored, err := a.readCredentials()
 	if err != nil {
@@ -45,11 +46,12 @@ func (a *app) account() (account, error) {
 	return found, nil
 }
 
-// client returns a client for the current account with few retries, because a
-// person waits.
+// client returns a client for the current account. It makes few attempts, because
+// the user waits for the response.
 func (a *app) client() (*client.Client, error) { return a.connect(3) }
 
-// follower returns a client that survives a restart of the server.
+// follower returns a client that makes enough attempts to survive a restart of the
+// server.
 func (a *app) follower() (*client.Client, error) { return a.connect(10) }
 
 func (a *app) connect(attempts int) (*client.Client, error) {
@@ -77,7 +79,7 @@ func (a *app) clientFor(address, token string, attempts int) (*client.Client, er
 // adviser is a transport that adds advice to common connection errors.
 type adviser struct{ next http.RoundTripper }
 
-// notServing says that nothing listens at the address.
+// notServing is the error of a connection that was refused.
 type notServing struct{ cause error }
 
 func (e *notServing) Error() string {
@@ -96,7 +98,7 @@ func (t adviser) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// isLocal reports whether an address is on this machine.
+// isLocal reports whether the host of a URL is localhost or a loopback address.
 func isLocal(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/privatefile"
 )
 
-// credentials are the server that the user logged in to, and the token. They
-// are stored in the configuration file of the command line.
+// credentials contains the server that the user logged in to, and the token. It is
+// stored in the configuration file of the command line.
 type credentials struct {
 	URL     string `json:"url"`
 	Token   string `json:"token"`
@@ -21,8 +21,8 @@ type credentials struct {
 	User    string `json:"user,omitempty"`
 }
 
-// credentialsPath returns the path of the configuration file. It returns an
-// error if the user has no home directory.
+// credentialsPath returns the path of the configuration file. It returns an error
+// if neither XDG_CONFIG_HOME nor HOME is an absolute path.
 func (a *app) credentialsPath() (string, error) {
 	if base := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "stint", "config.json"), nil
@@ -34,8 +34,8 @@ func (a *app) credentialsPath() (string, error) {
 	return filepath.Join(home, ".config", "stint", "config.json"), nil
 }
 
-// readCredentials reads the configuration. It returns the zero value if there
-// is no file or no home directory.
+// readCredentials reads the configuration file. If there is no file or no home
+// directory, it returns the zero value.
 func (a *app) readCredentials() (credentials, error) {
 	path, err := a.credentialsPath()
 	if err != nil {
@@ -55,8 +55,8 @@ func (a *app) readCredentials() (credentials, error) {
 	return l, nil
 }
 
-// writeCredentials replaces the configuration atomically. Only its owner can
-// read it.
+// writeCredentials replaces the configuration file atomically and returns its path.
+// Only the owner of the file can read it.
 func (a *app) writeCredentials(l credentials) (string, error) {
 	path, err := a.credentialsPath()
 	if err != nil {
@@ -79,7 +79,7 @@ func replaceFile(path string, content []byte) error {
 	return privatefile.Replace(path, content)
 }
 
-// removeCredentials removes the configuration.
+// removeCredentials removes the configuration file if it exists.
 func (a *app) removeCredentials() error {
 	path, err := a.credentialsPath()
 	if err != nil {

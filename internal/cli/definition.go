@@ -16,11 +16,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// definitionFile is the default name of a definition.
+// definitionFile is the default name of the file that contains a definition.
 const definitionFile = "stint.yaml"
 
-// readDefinition reads an agent's definition from a YAML file, as JSON for the
-// server. The server validates the keys.
+// readDefinition reads an agent's definition from a YAML file. If path is a
+// directory, it reads the file stint.yaml in it. The keys are not validated here,
+// because the server does so.
 func readDefinition(path string) (map[string]any, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, definitionFile)
@@ -78,10 +79,10 @@ func yamlError(err error) error {
 	return fmt.Errorf("it is not valid YAML:\n%s", strings.TrimRight(yaml.FormatError(err, false, true), "\n"))
 }
 
-// aliases counts anchors and aliases.
+// aliases is an ast.Visitor that counts anchors, aliases, and merge keys.
 type aliases int
 
-// Visit counts a node.
+// Visit implements ast.Visitor.
 func (n *aliases) Visit(node ast.Node) ast.Visitor {
 	switch node.Type() {
 	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
@@ -90,8 +91,8 @@ func (n *aliases) Visit(node ast.Node) ast.Visitor {
 	return n
 }
 
-// readInstructions replaces 'instructions' by the content of the file that it
-// names, if there is such a file beside the definition.
+// readInstructions replaces the value of 'instructions' by the content of a file, if
+// the value is the path of a file in dir. Otherwise the value is the text itself.
 func readInstructions(dir string, definition map[string]any) error {
 	name, ok := definition["instructions"].(string)
 	if !ok || !filepath.IsLocal(name) || strings.ContainsAny(name, "\n\x00") || len(name) > 255 {

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
-// modelExample is the definition of the assistant with a model.
+// modelExample is the path of the example definition of the assistant with a model.
 const modelExample = "assistant/model.yaml"
 
 func (a *app) demo() *cobra.Command {
@@ -60,7 +60,7 @@ from the terminal, and stays outside of the sandbox:
 // enter.
 type demo struct {
 	a      *app
-	dir    string // temporary; contains everything
+	dir    string // temporary directory of all files of the demo
 	model  demoModel
 	step   int
 	server ServerInfo
@@ -93,8 +93,8 @@ func (d *demo) run(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// demoStep is a command of the demo. Its standard input is a file of the
-// examples, if one is named.
+// demoStep is a command of the demo. If input is not empty, it is the path of an
+// example file that is the standard input of the command.
 type demoStep struct{ title, command, input string }
 
 // list returns the steps after the start of the server.
@@ -158,8 +158,8 @@ func (d *demo) print(format string, args ...any) {
 	}
 }
 
-// env returns the environment of a command: the user's without settings of
-// Stint, and with folders that are temporary.
+// env returns the environment of a command: the user's environment without variables
+// of Stint, and with temporary directories for configuration, cache, and data.
 func (d *demo) env() Env {
 	env := d.a.Env
 	own := map[string]string{
@@ -220,7 +220,7 @@ func (o *demoOutput) flush() { o.lines.Flush(o.print) }
 
 func (o *demoOutput) print(line []byte, _ bool) { o.d.print("  %s", plain(string(line))) }
 
-// demoResult is the output of demo --json.
+// demoResult is the output of 'stint demo --json'.
 type demoResult struct {
 	URL             string            `json:"url"`
 	Run             *stint.Run        `json:"run"`
@@ -264,7 +264,8 @@ const nextCommands = `   stint serve                  # a server that keeps what
    stint demo --model-url ` + catalog.AnthropicURL + `   # the assistant with a model
 `
 
-// finish prints what to try next. On a terminal the user may keep the server.
+// finish prints commands to try next. On a terminal it offers to keep the server
+// running until the user interrupts it.
 func (d *demo) finish(ctx context.Context) error {
 	d.title("Try next")
 	fmt.Fprint(d.a.Stdout, nextCommands)

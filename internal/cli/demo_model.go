@@ -23,10 +23,10 @@ type demoModel struct {
 	key             string
 }
 
-// demoKey is the name of the run's secret with the model's key.
+// demoKey is the name of the run's secret that contains the model's key.
 const demoKey = "MODEL_KEY"
 
-// demoProviders are the defaults for the providers with a known host.
+// demoProviders contains the default model and API of known providers, by host.
 var demoProviders = map[string]demoModel{
 	"api.anthropic.com": {name: "claude-sonnet-5", kind: stint.ProviderAnthropic},
 	"api.openai.com":    {name: "gpt-5", kind: stint.ProviderResponses},
@@ -40,7 +40,8 @@ func (m *demoModel) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.kind, "model-type", "", "API at the URL: "+strings.Join(modelTypes, ", ")+" (default: derived from the URL)")
 }
 
-// complete sets the defaults and reads the key.
+// complete checks the flags, sets defaults, and reads the key. Without a URL there
+// are no defaults and no key.
 func (m *demoModel) complete(a *app, c *cobra.Command) error {
 	if m.url == "" {
 		if m.name != "" || m.kind != "" {
@@ -71,8 +72,8 @@ func (m *demoModel) complete(a *app, c *cobra.Command) error {
 	return m.readKey(a, at, known.name != "")
 }
 
-// readKey reads the key from the environment or the terminal. Only the known
-// providers require one.
+// readKey reads the key from the environment or the terminal. If required is set and
+// there is no key, it returns an error.
 func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 	own := "OPENAI_API_KEY"
 	if m.kind == stint.ProviderAnthropic {
@@ -94,9 +95,9 @@ func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 	return nil
 }
 
-// configure changes the definition in a file so that it uses the model. A model
-// on this machine is reached by the name that sandboxes have for the worker's
-// loopback interface.
+// configure changes the definition in a file so that it uses the model. If the model
+// is on this machine, the definition gets the host name that stands for the worker's
+// loopback interface inside sandboxes.
 func (m *demoModel) configure(file string) error {
 	definition, err := readDefinition(file)
 	if err != nil {

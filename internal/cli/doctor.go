@@ -70,8 +70,8 @@ func (a *app) printFindings(findings []finding) error {
 	return nil
 }
 
-// checkIsolation reports the isolator that a server would use, and then the
-// others.
+// checkIsolation reports the isolator that a server on this machine would use, and
+// then the other isolators.
 func (a *app) checkIsolation(ctx context.Context, data string) []finding {
 	c, err := a.serverConfig(data)
 	if err != nil {
@@ -152,7 +152,8 @@ func (a *app) checkFrameworks(ctx context.Context) []finding {
 // leastDisk is the free space that a server should have, in bytes.
 const leastDisk = 1 << 30
 
-// serverConfig returns the configuration of a server with this data directory.
+// serverConfig returns the configuration of a server with the given data directory.
+// If data is empty, the data directory is configured like that of 'stint serve'.
 func (a *app) serverConfig(data string) (config.Config, error) {
 	flags := map[string]string{}
 	if data != "" {
@@ -186,7 +187,7 @@ func (a *app) checkServerConfig(data string) []finding {
 	return append(out, finding{Check: "disk", Result: "ok", Message: fmt.Sprintf("%s are free at %s.", bytesText(free), disk)})
 }
 
-// existing returns path, or its nearest parent that exists.
+// existing returns path if it exists, or its nearest parent that exists.
 func existing(path string) string {
 	for {
 		if exists(path) || filepath.Dir(path) == path {

@@ -26,7 +26,7 @@ type Env struct {
 	IsTerminal func(fd int) bool
 	// ReadPassword reads a line from the terminal without showing it.
 	ReadPassword func() ([]byte, error)
-	// Interrupts receives each request to stop.
+	// Interrupts delivers the user's requests to stop the command.
 	Interrupts <-chan Interrupt
 
 	// Serve runs a server until ctx ends. It calls ready when the server
@@ -42,7 +42,7 @@ type Env struct {
 	OpenMaintenance func(ctx context.Context, c config.Config) (Maintenance, error)
 }
 
-// Interrupt is a request to stop.
+// Interrupt is a request to stop a command.
 type Interrupt int
 
 // The kinds of interrupts.
@@ -51,7 +51,8 @@ const (
 	HangUp                  // the terminal was closed
 )
 
-// Keys are the keys of an installation. Close releases the installation.
+// Keys gives access to the encryption keys of an installation. Close releases the
+// installation.
 type Keys interface {
 	List(ctx context.Context) ([]keyring.Info, error)
 	RotateAll(ctx context.Context, org string) ([]keyring.Info, error)
@@ -72,7 +73,7 @@ func (e *Env) getenv(name string) string {
 	return v
 }
 
-// path returns the absolute form of a path in the arguments.
+// path returns the absolute form of a path that is absolute or relative to Dir.
 func (e *Env) path(p string) string {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p)

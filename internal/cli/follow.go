@@ -15,11 +15,12 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// errDetached says that the user stopped following; the run continues.
+// errDetached reports that the user stopped following a run, which continues.
 var errDetached = errors.New("detached")
 
-// followRun prints a run's events until the run has ended, and then its result.
-// The error contains the exit code.
+// followRun prints a run's events until the run has ended, and then its summary. If
+// the run did not complete, or the user stopped following it, the error is an
+// exitError.
 func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) error {
 	following, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -68,8 +69,8 @@ func (a *app) finishFollowing(ctx context.Context, c *client.Client, id, pull st
 	return end
 }
 
-// How often a cancelled run is read until its checkpoint appears: for 5 s, or
-// longer if the server is slow.
+// A cancelled run is read at most checkpointTries times, every checkpointEvery, until
+// its checkpoint appears. This takes 5 s, or longer if the server is slow.
 const (
 	checkpointTries = 50
 	checkpointEvery = 100 * time.Millisecond
@@ -95,9 +96,10 @@ func awaitCheckpoint(ctx context.Context, c *client.Client, run *stint.Run) *sti
 	return run
 }
 
-// watchInterrupts handles interrupts while a run is followed. The first one
-// offers to cancel the run, or cancels it if there is no terminal. The second
-// one, and a closed terminal, stop following.
+// watchInterrupts handles interrupts while a run is followed, until ended is closed.
+// After the first interrupt it asks whether to cancel the run; without a terminal it
+// cancels the run at once. After the second interrupt, or if the terminal was closed,
+// it calls leave with errDetached and returns.
 func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, ended <-chan struct{}, leave context.CancelCauseFunc) {
 	var answers <-chan bool
 	for interrupts := 0; ; {
@@ -122,8 +124,8 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 	}
 }
 
-// ask prints a question and returns a channel for the answer. Its goroutine
-// ends with the program if no line is entered.
+// ask prints a question and returns a channel for the answer. If the user enters no
+// line, the goroutine that reads the answer ends with the program.
 func (a *app) ask(question string) <-chan bool {
 	fmt.Fprint(a.Stderr, "\n"+question)
 	answer := make(chan bool, 1)
@@ -141,7 +143,7 @@ func (a *app) cancelFollowed(ctx context.Context, c *client.Client, id string) {
 	}
 }
 
-// printEvents prints the events of a run after the given one.
+// printEvents prints the events of a run that follow the event with number after.
 func (a *app) printEvents(ctx context.Context, c *client.Client, id string, after int64) error {
 	p := printer{a: a, run: id, quiet: !a.verbose && !a.IsTerminal(stderr)}
 	for event, err := range c.Runs.Events(ctx, id, after) {
@@ -157,7 +159,7 @@ func (a *app) printEvents(ctx context.Context, c *client.Client, id string, afte
 	return nil
 }
 
-// printer prints events.
+// printer prints the events of a run.
 type printer struct {
 	a     *app
 	run   string
@@ -166,7 +168,7 @@ type printer struct {
 	last  *stint.Item
 }
 
-// eventLine is an event in the output of --json.
+// eventLine is the JSON form of an event in the output.
 type eventLine struct {
 	RunID string          `json:"runId"`
 	ID    string          `json:"id"`
@@ -188,7 +190,7 @@ func (p *printer) print(e stint.Event) error {
 		if err := json.Unmarshal(e.Data, &d); err != nil {
 			return fmt.Errorf("read event %d: %w", e.Seq, err)
 		}
-		// The lines after the first repeat the end of the output.
+		// Further lines of the message repeat the end of the agent's output.
 		sentence, _, _ := strings.Cut(d.Message, "\n")
 		p.endLine()
 		p.a.note("%s", p.a.colour(stderr, red, sentence))
@@ -217,8 +219,8 @@ func (p *printer) output(data json.RawMessage) error {
 	return nil
 }
 
-// continuesLine reports whether an output continues the line of the previous one:
-// plain text does, and pieces of the same message do.
+// continuesLine reports whether an output continues the line of the previous output.
+// This is so if both are plain text, or if both are pieces of the same message.
 func continuesLine(before, now *stint.Item) bool {
 	if before == nil || now == nil {
 		return before == now

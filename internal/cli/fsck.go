@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/maintenance"
 )
 
-// errDamaged is the error of a check that found damage and did not repair it.
+// errDamaged is the error of a check that found damage and did not repair all of it.
 var errDamaged = errors.New("stored data is damaged")
 
 func (a *app) fsck() *cobra.Command {

@@ -91,7 +91,9 @@ become invalid. If the command is interrupted, run it again.`,
 	return c
 }
 
-// askKeys asks the running server, or opens the installation if there is none.
+// askKeys sends a request to the socket of the running server and returns the keys in
+// its response. If no server is running, askKeys opens the installation and calls
+// offline.
 func (a *app) askKeys(ctx context.Context, cfg config.Config, method string, in any, offline func(Keys, context.Context) ([]keyring.Info, error)) (list []keyring.Info, err error) {
 	status, body, err := askSocket(ctx, cfg.Socket(), method, "/keys", in)
 	if errors.Is(err, errNoSocket) {

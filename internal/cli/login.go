@@ -31,14 +31,15 @@ func (r loginRequest) complete(getenv func(string) string) loginRequest {
 	return r
 }
 
-// loginAnswer is the new token and the address of its server.
+// loginAnswer contains a new token and the address of its server.
 type loginAnswer struct {
 	stint.Token
 	URL string `json:"url"`
 }
 
-// loginAt requests a token through the socket of a data directory, which only
-// the directory's owner can open.
+// loginAt requests a token through the socket in a data directory, which only the
+// owner of the directory can open. If no server is running there, the error is
+// errNoSocket.
 func loginAt(ctx context.Context, socket string, in loginRequest) (loginAnswer, error) {
 	status, answer, err := askSocket(ctx, socket, http.MethodPost, "/login", in)
 	if err != nil {
@@ -58,8 +59,8 @@ func parseLogin(status int, body []byte) (loginAnswer, error) {
 	return loginAnswer{}, refusal(status, body)
 }
 
-// days converts the value of --expires to whole days, 1 to 365, or to 0 if it
-// is empty.
+// days converts the value of --expires to a number of days, rounded up, from 1 to
+// stint.MaxTokenDays. If the value is empty, days returns 0.
 func days(value string) (int, error) {
 	if value == "" {
 		return 0, nil

@@ -102,7 +102,7 @@ func group(root *cobra.Command, id string, commands ...*cobra.Command) {
 	}
 }
 
-// parent returns a command that only contains others.
+// parent returns a command that does nothing but contain subcommands.
 func (a *app) parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: a.noSubcommand}
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -122,7 +122,8 @@ func names(c *cobra.Command) []string {
 	return out
 }
 
-// noSubcommand refuses an unknown command and suggests similar ones.
+// noSubcommand returns an error if there are arguments, because they do not name a
+// subcommand. The error suggests similar subcommands.
 func (a *app) noSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -135,8 +136,8 @@ func (a *app) noSubcommand(c *cobra.Command, args []string) error {
 	return usage(c, "there is no command '%s %s'.%s", c.CommandPath(), args[0], hint)
 }
 
-// exactly checks the number of arguments. words are the arguments of the usage
-// line; those in brackets are optional.
+// exactly returns a function that checks the number of arguments. words are the
+// arguments in the usage line; words in brackets are optional.
 func exactly(words ...string) cobra.PositionalArgs {
 	least := 0
 	for _, w := range words {
@@ -155,7 +156,7 @@ func exactly(words ...string) cobra.PositionalArgs {
 	}
 }
 
-// usageError is an error in the command line.
+// usageError reports invalid arguments or flags of a command.
 type usageError struct {
 	message string
 	command string
@@ -167,7 +168,8 @@ func usage(c *cobra.Command, format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...), c.CommandPath()}
 }
 
-// exitError ends the program with an exit code. Everything has been printed.
+// exitError ends the program with an exit code and without a message, because the
+// command has printed all messages.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -218,7 +220,7 @@ func (a *app) explain(e *client.Error) {
 	}
 }
 
-// action is the function of a command. ctx ends when the user interrupts.
+// action is the function of a command. ctx ends when the user interrupts the command.
 type action func(ctx context.Context, c *cobra.Command, args []string) error
 
 // do converts an action to a function for cobra.
@@ -251,7 +253,8 @@ func (a *app) untilInterrupted(ctx context.Context, f func(context.Context) erro
 	return err
 }
 
-// atLeast requires one argument or more.
+// atLeast returns a function that requires one argument or more. word is the name of
+// the argument in the error.
 func atLeast(word string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {

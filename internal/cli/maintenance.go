@@ -13,15 +13,17 @@ import (
 	"github.com/stint-dev/stint/internal/maintenance"
 )
 
-// Maintenance collects garbage in an installation while its server is stopped,
-// and checks it. Close releases the installation.
+// Maintenance collects garbage in an installation and checks its stored files while
+// its server is stopped. Close releases the installation.
 type Maintenance interface {
 	Collect(ctx context.Context, o maintenance.CollectOptions, report func(maintenance.Report)) error
 	Check(ctx context.Context, o maintenance.CheckOptions, report func(maintenance.Report)) error
 	Close() error
 }
 
-// maintain asks the running server, or opens the installation if there is none.
+// maintain sends a request to the socket of the running server and prints the reports
+// in its response. If no server is running, maintain opens the installation and calls
+// offline.
 func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in any, offline func(Maintenance, func(maintenance.Report)) error) (err error) {
 	show := &maintenanceView{a: a, status: a.statusLine()}
 	defer show.status.clear()
@@ -53,7 +55,7 @@ type maintenanceView struct {
 	damaged bool
 }
 
-// result returns the error of the whole command.
+// result returns the first error while writing, or errDamaged if damage is left.
 func (v *maintenanceView) result() error {
 	if v.err == nil && v.damaged {
 		return errDamaged
@@ -61,7 +63,7 @@ func (v *maintenanceView) result() error {
 	return v.err
 }
 
-// all prints the lines of a server's response.
+// all prints the reports in a server's response, which has one JSON value a line.
 func (v *maintenanceView) all(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
@@ -125,7 +127,7 @@ func (v *maintenanceView) end(l maintenance.Report) error {
 	return nil
 }
 
-// maintenanceText returns the state of one organisation on one line.
+// maintenanceText returns the report for one organisation on one line.
 func maintenanceText(l maintenance.Report) string {
 	if l.Busy {
 		return "another process is working on it"

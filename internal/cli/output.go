@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// printJSON writes a value on one line.
+// printJSON writes a value as JSON on one line of standard output.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
@@ -32,15 +32,16 @@ func plain(s string) string {
 	}, s)
 }
 
-// note prints a message that is not a result.
+// note writes a message, which is not a result, to standard error.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
 
-// styled reports whether a stream supports colours.
+// styled reports whether a stream is a terminal that supports colours, and the user
+// has not disabled them.
 func (a *app) styled(fd int) bool {
 	return a.IsTerminal(fd) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
 
-// Terminal colours.
+// Escape codes of terminal colours and styles.
 const (
 	bold   = "1"
 	faint  = "2"
@@ -82,7 +83,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// bytesText formats a number of bytes.
+// bytesText formats a number of bytes with a binary unit, such as "1.5 MiB".
 func bytesText(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	f, u := float64(n), 0
@@ -112,7 +113,8 @@ func durationText(ms int64) string {
 	return d.Round(time.Second).String()
 }
 
-// clip shortens a text to n characters.
+// clip returns s if it has at most n characters. Otherwise it returns the first n-1
+// characters and an ellipsis.
 func clip(s string, n int) string {
 	runes := []rune(s)
 	if len(runes) <= n {

@@ -9,7 +9,7 @@ import (
 // redraw is the minimum time between two updates of a status line.
 const redraw = 100 * time.Millisecond
 
-// statusLine is a line on the terminal that is replaced by the next one.
+// statusLine is a line on the terminal that each update overwrites.
 type statusLine struct {
 	a       *app
 	shown   time.Time
@@ -18,8 +18,8 @@ type statusLine struct {
 
 func (a *app) statusLine() *statusLine { return &statusLine{a: a, shown: a.Now()} }
 
-// show prints the line, unless the last one is too recent or standard error is
-// not a terminal.
+// show prints a text as the status line. It does nothing if the previous update was
+// less than redraw ago, if standard error is not a terminal, or if --json is set.
 func (l *statusLine) show(now time.Time, text func() string) {
 	if l.a.json || !l.a.styled(stderr) || now.Sub(l.shown) < redraw {
 		return
@@ -28,7 +28,7 @@ func (l *statusLine) show(now time.Time, text func() string) {
 	fmt.Fprintf(l.a.Stderr, "\r\x1b[K%s", text())
 }
 
-// clear removes the line.
+// clear removes the status line from the terminal.
 func (l *statusLine) clear() {
 	if l.visible {
 		fmt.Fprint(l.a.Stderr, "\r\x1b[K")
@@ -67,8 +67,8 @@ func (p *progress) Done(bytes int64) {
 	p.status.show(now, func() string { return p.line(now.Sub(p.began)) })
 }
 
-// line returns the progress after some time, with the rate and the remaining
-// time.
+// line returns the text of the status line: the progress after the elapsed time, the
+// rate, and the remaining time.
 func (p *progress) line(elapsed time.Duration) string {
 	rate := float64(p.moved) / max(elapsed.Seconds(), 0.001)
 	line := fmt.Sprintf("%s %s of %s (%d%%), %s/s", p.verb, bytesText(p.moved), bytesText(p.total),
@@ -79,7 +79,7 @@ func (p *progress) line(elapsed time.Duration) string {
 	return line
 }
 
-// done removes the line.
+// done removes the status line from the terminal.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

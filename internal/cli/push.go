@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// pushOptions are the options of a push.
+// pushOptions contains the flags of the command "push".
 type pushOptions struct {
 	client.PushOptions
 	dry bool
@@ -50,7 +50,7 @@ written as in .gitignore and apply to the folder of that file.`, withArticle(t.k
 	return c
 }
 
-// withArticle returns the kind with its article.
+// withArticle returns the kind with the indefinite article.
 func withArticle(k stint.FileSetKind) string {
 	if k == stint.Artifacts {
 		return "an artifact"
@@ -63,7 +63,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// pushResult is the result of a push.
+// pushResult is the JSON output of the command "push".
 type pushResult struct {
 	stint.FileSetVersion
 	Sent    *transfer.Count `json:"sent,omitempty"` // nil for an archive
@@ -104,7 +104,8 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 	return t.printPushed(tree, pushResult{*done.Version, &done.Sent, tree.Name, done.Added})
 }
 
-// target finds or creates the volume or artifact. A dry run does not create it.
+// target returns the volume or artifact with the given name, and creates it if it does
+// not exist. In a dry run it returns a value with only the name instead.
 func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (*stint.FileSet, error) {
 	tree, err := trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
@@ -119,8 +120,8 @@ func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name
 	return trees.Create(ctx, name)
 }
 
-// expected returns the ID of the version in --if-match, because the server
-// compares IDs.
+// expected returns the ID of the version in --if-match, which may be a number. The
+// server compares only IDs. In a dry run expected returns the number unchanged.
 func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)
 	if form == "" || o.dry || strings.Contains(form, "_") {

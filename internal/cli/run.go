@@ -63,8 +63,8 @@ func (a *app) run() *cobra.Command {
 	return c
 }
 
-// resumeFrom returns the command that continues a session or resumes a
-// checkpoint.
+// resumeFrom returns the command "resume" or "continue". Resume starts from a
+// checkpoint, and continue starts from the last run of a session.
 func (a *app) resumeFrom(verb string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
@@ -124,7 +124,7 @@ func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, er
 	return run, err
 }
 
-// maxPrompt is the longest prompt on standard input, in bytes.
+// maxPrompt is the maximum size of a prompt on standard input, in bytes.
 const maxPrompt = 1 << 20
 
 func (a *app) prompt(text string) (string, error) {
@@ -141,7 +141,7 @@ func (a *app) prompt(text string) (string, error) {
 	return string(read), nil
 }
 
-// fill copies the flags into the request.
+// fill checks the flags and copies them into the request.
 func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
 	if f.version != "" {
 		n.AgentVersion = f.version
@@ -187,8 +187,8 @@ func timeout(text string) (string, error) {
 	return d.String(), nil
 }
 
-// pairs parses K=V words. The value of a word without '=' comes from otherwise,
-// if it is not nil.
+// pairs parses words of the form K=V. If a word has no '=', the word is the key and
+// otherwise returns its value. If otherwise is nil, such a word is an error.
 func pairs(words []string, otherwise func(string) (string, bool)) (map[string]string, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -215,7 +215,8 @@ func pairs(words []string, otherwise func(string) (string, bool)) (map[string]st
 	return out, nil
 }
 
-// exitOf returns the exit code for a run's status.
+// exitOf returns the exitError for the status of an ended run, or nil if the run
+// completed.
 func exitOf(s stint.Status) error {
 	switch s {
 	case stint.Completed:

@@ -74,7 +74,8 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 	})
 }
 
-// runDuration returns how long a run took, or has been running.
+// runDuration returns how long a run took or has been running. It returns "-" if the
+// run has not started.
 func (a *app) runDuration(r stint.RunSummary) string {
 	if r.StartedAt == nil {
 		return "-"
@@ -86,7 +87,8 @@ func (a *app) runDuration(r stint.RunSummary) string {
 	return durationText(max(0, end.Sub(r.StartedAt.Time).Milliseconds()))
 }
 
-// parseTime parses a time, or a duration before now.
+// parseTime parses a time, a date, or a duration before now. It returns nil for an
+// empty text.
 func (a *app) parseTime(text string) (*stint.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -162,7 +164,8 @@ func usageText(raw json.RawMessage) string {
 	return out
 }
 
-// resultText returns a result as text: a string as it is, other values as JSON.
+// resultText returns a result as text: a string without its control characters, except
+// for newlines and tabs, and any other value as JSON.
 func resultText(raw json.RawMessage) string {
 	var message *string
 	switch err := json.Unmarshal(raw, &message); {
@@ -179,7 +182,8 @@ func resultText(raw json.RawMessage) string {
 	}, *message)
 }
 
-// pairsText formats a map, sorted by key.
+// pairsText formats a map as a sorted list of keys and values with a separator between
+// them.
 func pairsText(m map[string]string, between string) string {
 	words := make([]string, 0, len(m))
 	for k, v := range m {

@@ -18,7 +18,7 @@ func (a *app) secret() *cobra.Command {
 	return a.parent("secret", "Manage the stored secrets of your organisation", a.secretSet(), a.secretList(), a.secretRemove())
 }
 
-// maxSecret is the longest value of a secret, in bytes.
+// maxSecret is the maximum size of a secret's value, in bytes.
 const maxSecret = 32 << 10
 
 func (a *app) secretSet() *cobra.Command {
@@ -70,7 +70,8 @@ func (a *app) askSecret(name string) (string, error) {
 	return strings.TrimSuffix(text, "\r"), nil
 }
 
-// readHidden prints a question and reads a line from the terminal.
+// readHidden prints a question and reads a line from the terminal without showing
+// the line.
 func (a *app) readHidden(question string, args ...any) (string, error) {
 	fmt.Fprintf(a.Stderr, question, args...)
 	line, err := a.ReadPassword()

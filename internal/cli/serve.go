@@ -58,8 +58,9 @@ func (f *settingFlag) String() string     { return f.text }
 func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 
-// serveUntilInterrupted drains at the first interrupt and exits at the second.
-// The next start cleans up what was running then.
+// serveUntilInterrupted runs a server. The first interrupt stops the server after it
+// has drained its runs, and the second interrupt exits at once. The next start of the
+// server cleans up the runs that were active at a second interrupt.
 func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -92,7 +93,7 @@ func (a *app) announce(c config.Config, s ServerInfo) {
 	a.note("Data is kept in %s. Log in on this machine with: %s", s.DataDir, login)
 }
 
-// quote quotes a word for a shell.
+// quote returns a word for a shell command, in single quotes if necessary.
 func quote(s string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)

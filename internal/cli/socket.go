@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// errNoSocket says that no server answers on the socket.
+// errNoSocket reports that no server answers on the socket in its data directory.
 var errNoSocket = errors.New("no server answers on the login socket")
 
 // socketLimit is the time limit of a request through the socket.
 const socketLimit = 30 * time.Second
 
-// askSocket sends a request through the socket and returns the response.
+// askSocket sends a request with the JSON body in through the socket, and returns the
+// status and body of the response. If no server answers, the error is errNoSocket.
 func askSocket(ctx context.Context, socket, method, path string, in any) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, socketLimit)
 	defer cancel()
@@ -34,8 +35,9 @@ func askSocket(ctx context.Context, socket, method, path string, in any) (status
 	return res.StatusCode, answer, nil
 }
 
-// openSocket sends a request and returns the response. The caller must close
-// its body.
+// openSocket sends a request with the JSON body in through the socket and returns the
+// response. The caller must close the response's body. If no server answers, the error
+// is errNoSocket.
 func openSocket(ctx context.Context, socket, method, path string, in any) (*http.Response, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -67,7 +69,7 @@ func socketError(socket string, err error) error {
 	return fmt.Errorf("ask through %s: %w", socket, err)
 }
 
-// refusal returns the error of a response.
+// refusal returns the error for a response with an unexpected status.
 func refusal(status int, body []byte) error {
 	var answer struct{ Error string }
 	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {

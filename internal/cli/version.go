@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build describes the binary.
+// build describes the build of this program.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

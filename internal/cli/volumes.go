@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// volumeCommands are the commands for volumes or for artifacts.
+// volumeCommands creates the commands for volumes or for artifacts.
 type volumeCommands struct {
 	a    *app
 	kind stint.FileSetKind
@@ -44,9 +44,8 @@ func cutVersion(s string) (name, version string) {
 	return name, version
 }
 
-// pinned returns the ID of the current version for "latest", so that all
-// requests of a command use the same version. Other versions are returned
-// unchanged.
+// pinned returns the ID of the current version if version is "latest", so that all
+// requests of a command use the same version. Otherwise it returns version.
 func pinned(tree *stint.FileSet, version string) string {
 	if version == "latest" && tree.CurrentVersionID != nil {
 		return *tree.CurrentVersionID
@@ -91,7 +90,8 @@ func (t volumeCommands) versions() *cobra.Command {
 	}
 }
 
-// find returns the volume or artifact with a name or ID.
+// find returns the volume or artifact with the given name or ID, and the client for
+// its kind.
 func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets, *stint.FileSet, error) {
 	c, err := t.a.client()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// encrypter reads content and returns the encrypted object. It reads one byte
-// ahead, to know the last block.
+// encrypter is an io.Reader that reads content from r and returns the encrypted
+// object. It reads one byte more than a block, to detect the last block.
 type encrypter struct {
 	r     io.Reader
 	aead  cipher.AEAD
@@ -16,7 +16,7 @@ type encrypter struct {
 	block int64 // number of the next block
 	ahead bool  // the last byte of plain belongs to the next block
 	done  bool  // the last block was encrypted
-	err   error // of r
+	err   error // the first error of r, or io.EOF after the last block
 	ready []byte
 	plain [blockSize + 1]byte
 	out   [sealedBlock]byte
@@ -43,7 +43,7 @@ func (e *encrypter) Read(p []byte) (int, error) {
 		if e.err != nil {
 			break
 		}
-		if len(p)-n >= sealedBlock { // avoids a copy
+		if len(p)-n >= sealedBlock { // encrypt into p, without a copy
 			n += len(e.next(p[n:n]))
 		} else {
 			e.ready = e.next(e.out[:0])

@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ErrOtherKey reports that an object is encrypted under another key of the same
-// number. The object is not damaged and can be read with its own key.
+// ErrOtherKey reports that an object was encrypted under a different key that has
+// the same number. The object is not damaged and can be read with its own key.
 var ErrOtherKey = errors.New("sealed: it is sealed under another key of the same number: restore the database that holds that key")
 
 // ErrTampered reports that an object is not the one that was stored under its
@@ -26,7 +26,7 @@ var ErrTampered = fmt.Errorf("sealed: this is not the object that was stored: %w
 
 const (
 	magic      = "\x89STINTe\n"
-	version    = 2 // 1 has a longer salt in place of the key's check value
+	version    = 2 // version 1 has a longer salt and no check value of the key
 	blockPower = 14
 	numberAt   = len(magic) + 4
 	checkAt    = numberAt + 4
@@ -38,7 +38,8 @@ const (
 	sealedBlock = blockSize + tagSize
 )
 
-// header is the beginning of an object.
+// header is the beginning of an encrypted object: the magic number, the format's
+// version and block size, the number and check value of the key, and the salt.
 type header [headerSize]byte
 
 // newHeader returns a header with a random salt.
@@ -56,8 +57,9 @@ func newHeader(key sealing.DataKey) (h header, err error) {
 }
 
 // checkValue returns a value that distinguishes keys of the same number without
-// revealing them, like CKA_CHECK_VALUE of PKCS #11. It is derived like the keys of
-// objects, but with its own info, so the two are independent (RFC 5869, 3.2).
+// revealing them, like CKA_CHECK_VALUE of PKCS #11. It is derived by HKDF like the
+// keys of objects, but with another info value, so that it is independent of those
+// keys (RFC 5869, 3.2).
 func checkValue(key sealing.DataKey) ([]byte, error) {
 	check, err := hkdf.Key(sha256.New, key.Secret[:], nil, "stint key check", checkSize)
 	if err != nil {
@@ -79,8 +81,9 @@ func (h *header) saltAt() int {
 // number returns the number of the object's key. The header must be valid.
 func (h *header) number() uint32 { return binary.BigEndian.Uint32(h[numberAt:]) }
 
-// check returns an error if newHeader cannot have created the header. The values
-// are authenticated when a block is decrypted.
+// check returns ErrTampered if the magic number, the version, the block size, or
+// the key's number is invalid. The header is authenticated when a block is
+// decrypted.
 func (h *header) check() error {
 	switch {
 	case string(h[:len(magic)]) != magic:
@@ -93,7 +96,8 @@ func (h *header) check() error {
 	return nil
 }
 
-// checkKey compares a key with the check value, if the version has one.
+// checkKey returns ErrOtherKey if the key does not match the header's check value.
+// A header of version 1 has no check value, so every key passes.
 func (h *header) checkKey(key sealing.DataKey) error {
 	if h.version() == 1 {
 		return nil
@@ -105,7 +109,7 @@ func (h *header) checkKey(key sealing.DataKey) error {
 	return err
 }
 
-// cipher returns the cipher of the object.
+// cipher returns the cipher of the object that is stored under name.
 func (h *header) cipher(key sealing.DataKey, name string) (cipher.AEAD, error) {
 	saltAt := h.saltAt()
 	info := fmt.Sprintf("stint object v%d\x00%s%s", h.version(), h[:saltAt], name)
@@ -120,7 +124,7 @@ func (h *header) cipher(key sealing.DataKey, name string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// nonce contains the position of a block and whether it is the last.
+// nonce contains the number of a block and a flag that marks the last block.
 type nonce [12]byte
 
 func (n *nonce) set(block int64, last bool) {

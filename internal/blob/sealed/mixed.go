@@ -13,22 +13,23 @@ import (
 
 // Mixed combines an encrypted and a plain store. New objects are stored in
 // Primary, and existing objects in Secondary stay readable. Reads try Primary
-// first. It allows an installation with objects to enable or disable encryption,
-// and to encrypt only some objects.
+// first. With Mixed, an installation that has objects can enable or disable
+// encryption, and can encrypt only some objects.
 //
-// Mixed is safe for concurrent use. If two instances with exchanged stores put the
-// same key, both stores contain it, and it counts as one object.
+// Mixed is safe for concurrent use. If two instances whose Primary and Secondary
+// are exchanged put the same key at the same time, both stores contain the key, and
+// it counts as one object.
 type Mixed struct {
 	Primary, Secondary blob.Store
-	// Unique reports whether a key is used only once, so that Put need not look
-	// for it in Secondary. nil means that no key is.
+	// Unique reports whether a key is put only once, so that Put need not look
+	// for it in Secondary. If Unique is nil, Put looks for every key.
 	Unique func(key string) bool
 }
 
 var _ blob.Store = Mixed{}
 
-// WithLinks returns the store, which implements blob.Presigner for the objects in
-// Primary if Primary does.
+// WithLinks returns m. If Primary implements blob.Presigner, the returned store also
+// implements it, for the objects in Primary.
 func (m Mixed) WithLinks() blob.Store {
 	if p, ok := m.Primary.(blob.Presigner); ok {
 		return presigning{m, p}
@@ -89,7 +90,8 @@ func (m Mixed) Delete(ctx context.Context, key string) error {
 	return m.Primary.Delete(ctx, key)
 }
 
-// List implements blob.Store: it merges two lists in key order.
+// List implements blob.Store. It merges the lists of both stores in key order. A key
+// in both stores is listed once, with the object in Primary.
 func (m Mixed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		next, stop := iter.Pull2(m.Secondary.List(ctx, prefix))

@@ -17,26 +17,27 @@ import (
 
 // Keys provides the keys that objects are encrypted under.
 type Keys interface {
-	// Key returns the owner's key of that number. For 0 it returns the current
-	// key and creates it at first use. The owner is an organisation, or "" for
-	// objects without one. If there is no key of that number, Key returns
-	// sealing.ErrNoDataKey.
+	// Key returns the owner's key with the given number. If number is 0, Key
+	// returns the current key and creates it at first use. The owner is the ID of
+	// an organisation, or "" for objects without an organisation. If there is no
+	// key with the number, Key returns sealing.ErrNoDataKey.
 	Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error)
 }
 
-// Store is a blob.Store that stores its objects encrypted in another. It is safe
-// for concurrent use. Reading an object that is not encrypted returns ErrTampered.
+// Store is a blob.Store that encrypts objects and stores them in another blob.Store.
+// It is safe for concurrent use. Reading an object that is not encrypted returns
+// ErrTampered.
 type Store struct {
 	inner blob.Store
 	keys  Keys
 
 	mu      sync.Mutex             // guards ciphers
-	ciphers map[string]cipher.AEAD // of recently read objects, by key
+	ciphers map[string]cipher.AEAD // of objects that were read, by object key
 }
 
 var _ blob.Store = (*Store)(nil)
 
-// maxCiphers bounds the cached ciphers, about 1.5 KB each.
+// maxCiphers bounds the number of cached ciphers. Each takes about 1.5 KB.
 const maxCiphers = 4096
 
 // New returns a Store that stores its objects in inner.
@@ -44,7 +45,7 @@ func New(inner blob.Store, keys Keys) *Store {
 	return &Store{inner: inner, keys: keys, ciphers: map[string]cipher.AEAD{}}
 }
 
-// owner returns the organisation that is the first element of key, or "".
+// owner returns the first element of key if it is the ID of an organisation, or "".
 func owner(key string) string {
 	first, _, _ := strings.Cut(key, "/")
 	if strings.HasPrefix(first, stint.PrefixOrg) {
@@ -118,9 +119,10 @@ func (s *Store) get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return d, nil
 }
 
-// begin sets the decrypter's cipher and opens span bytes of the object from the
-// decrypter's first block on. If that is the first block of the object, one
-// request reads both.
+// begin sets the decrypter's cipher and opens span bytes of the object, beginning
+// with the decrypter's first block. If the cipher is not cached, begin reads the
+// header of the object first. The first block of the object is read with the same
+// request as the header.
 func (s *Store) begin(ctx context.Context, key string, d *decrypter, span int64) (err error) {
 	var known bool
 	if d.aead, known = s.cachedCipher(key); !known && d.block > 0 {
@@ -174,8 +176,9 @@ func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher
 		err = h.checkKey(k)
 	}
 	if err != nil {
-		// Without its key the object may still be intact: the database may be older
-		// than the object, or contain a newer key of that number.
+		// If the key is missing or does not match, the object may still be intact:
+		// the database may be older than the object, or may contain a newer key with
+		// the same number.
 		return nil, fmt.Errorf("decrypting %s: %w", key, err)
 	}
 	aead, err := h.cipher(k, key)
@@ -185,7 +188,8 @@ func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher
 	return aead, err
 }
 
-// checkEnd authenticates the end of an object that has no content at offset.
+// checkEnd decrypts the last block of an object to verify that its content ends at
+// or before offset. If it does not, checkEnd returns ErrTampered.
 func (s *Store) checkEnd(ctx context.Context, key string, aead cipher.AEAD, offset int64) error {
 	info, err := s.Stat(ctx, key)
 	if err != nil {
@@ -227,13 +231,13 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.inner.Delete(ctx, key)
 }
 
-// List implements blob.Store. An object of an impossible size is listed with that
-// size.
+// List implements blob.Store. An object whose stored size is impossible is listed
+// with its stored size.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for info, err := range s.inner.List(ctx, prefix) {
 			if err == nil {
-				info, _ = plainInfo(info) // reading it reports the damage
+				info, _ = plainInfo(info) // reading the object reports the damage
 			}
 			if !yield(info, err) {
 				return
@@ -249,7 +253,8 @@ func (s *Store) cachedCipher(key string) (cipher.AEAD, bool) {
 	return aead, ok
 }
 
-// cacheCipher removes another cipher if the cache is full.
+// cacheCipher adds the cipher of an object to the cache. If the cache is full, it
+// removes an arbitrary cipher.
 func (s *Store) cacheCipher(key string, aead cipher.AEAD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +267,8 @@ func (s *Store) cacheCipher(key string, aead cipher.AEAD) {
 	s.ciphers[key] = aead
 }
 
-// dropCipher reports whether a cipher was cached.
+// dropCipher removes the cipher of an object from the cache and reports whether it
+// was there.
 func (s *Store) dropCipher(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,11 +2,12 @@ package sealed
 
 import "fmt"
 
-// maxSize bounds the content of an object, so that sizes do not overflow.
+// maxSize is the maximum content size of an object in bytes. It prevents overflows.
 const maxSize = 1 << 60
 
-// sizeSealed returns the stored size of n bytes of content, or -1 if n is
-// negative, which means unknown.
+// sizeSealed returns the stored size of n bytes of content. A negative n means that
+// the size is unknown; sizeSealed then returns -1. If n exceeds maxSize, it returns
+// an error.
 func sizeSealed(n int64) (int64, error) {
 	if n < 0 {
 		return -1, nil
@@ -29,10 +30,10 @@ func sizePlain(size int64) (int64, bool) {
 	case rest == 0:
 		return blocks * blockSize, true
 	case rest < tagSize || rest == tagSize && blocks > 0:
-		return 0, false // only the block of empty content is empty
+		return 0, false // only an object without content has an empty block
 	}
 	return blocks*blockSize + rest - tagSize, true
 }
 
-// start returns the offset of a block.
+// start returns the offset of a block in the stored object.
 func start(block int64) int64 { return int64(headerSize) + block*sealedBlock }

@@ -16,8 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 )
 
-// exitInterrupted is the exit code after three interrupts that the command did
-// not handle.
+// exitInterrupted is the exit code after interrupts that the command did not handle.
 const exitInterrupted = 130
 
 // New returns the environment of this process, without the functions that start
@@ -42,8 +41,9 @@ func New() (env cli.Env, stop func(), err error) {
 	}, stop, nil
 }
 
-// watchSignals returns a channel of requests to stop. If the command does not
-// read them, the third one ends the program. Signals that the parent process
+// watchSignals returns a channel of requests to stop, which holds one request. If a
+// signal arrives while the channel is full, the program ends. For a command that reads
+// only the first request, this is the third signal. Signals that the parent process
 // set to be ignored, as nohup does, stay ignored.
 func watchSignals() (<-chan cli.Interrupt, func()) {
 	watched := []os.Signal{syscall.SIGTERM}
