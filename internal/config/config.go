@@ -43,7 +43,7 @@ type Config struct {
 	EgressLog    int            // entries in a run's network log
 	EgressRate   stint.Size     // bytes per second of a run in each direction; 0 is unlimited
 	Registries   []string       // allowed registries of images; empty: all
-	ImageCache   stint.Size     // of unpacked images that no run uses
+	ImageCache   stint.Size     // maximum bytes of unpacked images that no run uses
 
 	StorageQuota stint.Size    // stored bytes of an organisation; 0 is unlimited
 	KeepVersions int           // number of newest versions that are kept; 0 with KeepFor 0 keeps all
@@ -52,27 +52,28 @@ type Config struct {
 	GCGrace      time.Duration // grace period of garbage collection
 
 	Drain    time.Duration // how long runs may continue during shutdown
-	LeaseTTL time.Duration // lease of a worker
+	LeaseTTL time.Duration // duration of a worker's lease
 }
 
-// SocketName is the name of the socket in the data folder through which the
-// folder's owner logs in.
+// SocketName is the name of the socket in the data folder. Through it the folder's
+// owner logs in and manages the server.
 const SocketName = "stint.sock"
 
-// Socket returns the path of the login socket.
+// Socket returns the path of the socket in the data folder.
 func (c *Config) Socket() string { return filepath.Join(c.Data, SocketName) }
 
 // Values of EncryptStorage.
 const (
 	EncryptOff    = "off"    // new files are not encrypted, except home folders
 	EncryptOn     = "on"     // new files are encrypted
-	EncryptStrict = "strict" // like on, and unencrypted files are not read
+	EncryptStrict = "strict" // new files are encrypted, and unencrypted files are not read
 )
 
 // Isolations are the names of the isolators.
 var Isolations = []string{"namespace", "gvisor"}
 
-// Default returns the configuration without any source. Data is not set.
+// Default returns the configuration with the default of each setting. Data is empty,
+// because its default depends on the environment.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:8700",
@@ -95,9 +96,9 @@ func Default() Config {
 	}
 }
 
-// Sources are the sources of settings.
+// Sources provides the values of settings.
 type Sources struct {
-	// Flags are the values of the given flags, by name.
+	// Flags contains the values of the flags in the command line, by name.
 	Flags map[string]string
 	// Environ returns the value of an environment variable.
 	Environ func(string) (string, bool)
@@ -107,8 +108,8 @@ type Sources struct {
 	Dir string
 }
 
-// Load merges the sources into a valid configuration. Its errors name the setting and
-// the source of its value.
+// Load merges the sources into a valid configuration. If a value is invalid, the error
+// names its setting and source.
 func Load(s Sources) (Config, error) {
 	c := Default()
 	c.ConfigFile, _ = s.Environ("STINT_CONFIG")
@@ -138,7 +139,8 @@ func Load(s Sources) (Config, error) {
 	return c, c.check()
 }
 
-// apply sets a setting to the value in the first source that contains it.
+// apply sets a setting to its value in the first source that has one: the flags, the
+// environment, and then the file. An empty environment variable is ignored.
 func (s Sources) apply(o Setting, file map[string]string, fileName string) error {
 	value, from, ok := "", "", false
 	if value, ok = s.Flags[o.Name]; ok {
@@ -164,7 +166,8 @@ func (s Sources) absolute(path string) string {
 	return filepath.Join(s.Dir, path)
 }
 
-// maxSocketPath is the maximum length of a socket path on all systems, in bytes.
+// maxSocketPath is the maximum length in bytes that all systems allow for the path of
+// a socket.
 const maxSocketPath = 103
 
 func (c *Config) check() error {
@@ -174,8 +177,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// DefaultData returns the default data folder: below $XDG_DATA_HOME, else below the home
-// folder.
+// DefaultData returns the path of the default data folder. The folder is in
+// $XDG_DATA_HOME if that is an absolute path, and otherwise in the home folder. If
+// there is no home folder, DefaultData returns an error.
 func DefaultData(environ func(string) (string, bool)) (string, error) {
 	if base, _ := environ("XDG_DATA_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "stint"), nil

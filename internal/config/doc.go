@@ -1,8 +1,7 @@
 // Package config defines the settings of a server.
 //
-// The name of a setting is its flag (--lease-ttl), its key in the configuration
-// file (lease-ttl), and, in capitals, its environment variable
-// (STINT_LEASE_TTL). Flags override the environment, which overrides the file,
-// which overrides defaults. The documentation is generated from the table of
-// settings.
+// A setting such as lease-ttl has a flag (--lease-ttl), a key in the configuration
+// file (lease-ttl), and an environment variable (STINT_LEASE_TTL). Flags override
+// the environment, the environment overrides the file, and the file overrides
+// defaults. The documentation is generated from the table of settings.
 package config

@@ -14,7 +14,8 @@ import (
 // maxFile is the maximum size of the configuration file, in bytes.
 const maxFile = 1 << 20
 
-// readFile returns the settings of the file as text, like the values of flags.
+// readFile returns the settings in the configuration file by name. Values are text,
+// like those of flags. If path is empty, readFile returns nil.
 func (s Sources) readFile(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
@@ -70,8 +71,8 @@ func scalar(v any) (string, error) {
 	return "", errors.New("the value must be a single text or number")
 }
 
-// suggestion returns a hint at the setting that differs from key only in case and word
-// separators, or "".
+// suggestion returns a hint with the name of the setting that differs from key only in
+// case and word separators. If there is none, suggestion returns "".
 func suggestion(key string, settings []Setting) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))

@@ -13,7 +13,8 @@ const dockerIsolation = "docker"
 
 var errDockerRemoved = errors.New("the Docker isolation was removed; use --isolation namespace, which shares the machine's kernel as Docker does, or --isolation gvisor")
 
-// removed are the settings of the Docker isolation. Load refuses them from every source.
+// removed contains the settings of the Docker isolation. Load returns an error if any
+// source contains one of them.
 var removed = []Setting{
 	{Name: "docker-host", set: refuseDocker},
 	{Name: "docker-runtime", set: refuseDocker},
@@ -21,8 +22,8 @@ var removed = []Setting{
 
 func refuseDocker(string) error { return errDockerRemoved }
 
-// CheckFlag returns an error that names the replacement if the flag belongs to a removed
-// isolator, and nil for any other name.
+// CheckFlag returns an error if name is the name of a flag of the removed Docker
+// isolation, and nil otherwise. The error names replacements.
 func CheckFlag(name string) error {
 	if strings.HasPrefix(name, dockerIsolation+"-") {
 		return fmt.Errorf("--%s: %w", name, errDockerRemoved)

@@ -14,14 +14,14 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Setting describes a setting.
+// Setting describes a setting of the server.
 type Setting struct {
 	Name    string // of the flag and of the key in the file
-	Value   string // kind of value, such as DIR
-	Default string // for the documentation
-	Text    string // what it does: a sentence without the capital and the full stop
+	Value   string // kind of value in the documentation, such as DIR
+	Default string // default value in the documentation
+	Text    string // description, in lower case and without a full stop
 
-	set func(value string) error // sets the field of a Config
+	set func(value string) error // parses and checks a value, and sets the field of a Config
 }
 
 // Env returns the name of the setting's environment variable.
@@ -35,7 +35,7 @@ func Settings() []Setting {
 	return append([]Setting{file}, new(Config).settings()...)
 }
 
-// settings returns the settings that set the fields of c.
+// settings returns all settings except "config". Their set functions set fields of c.
 func (c *Config) settings() []Setting {
 	return []Setting{
 		{"data", "DIR", "$XDG_DATA_HOME/stint or ~/.local/share/stint", "folder of the installation: database, files, keys and the login socket", checked(&c.Data, required)},
@@ -131,7 +131,7 @@ func (c *Config) setLeaseTTL(v string) error {
 	return nil
 }
 
-// checked returns a function that sets *to to a value and checks it.
+// checked returns a function that sets *to to a value and returns the error of check.
 func checked(to *string, check func(string) error) func(string) error {
 	return func(v string) error {
 		*to = v
@@ -188,7 +188,8 @@ func checkURL(schemes ...string) func(string) error {
 // bucketScheme is the scheme of storage in a bucket.
 const bucketScheme = "s3://"
 
-// checkStorage returns errors without the URL, which may contain credentials.
+// checkStorage checks a folder or the URL of a bucket. Its errors do not contain the
+// URL, which may contain credentials.
 func checkStorage(v string) error {
 	if !strings.Contains(v, "://") {
 		return required(v)
@@ -203,7 +204,7 @@ func checkStorage(v string) error {
 	return nil
 }
 
-// whole returns a function that sets *to to a whole number from least to most.
+// whole returns a function that parses a whole number from least to most into *to.
 func whole[T int | int64](to *T, least, most T) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -215,7 +216,7 @@ func whole[T int | int64](to *T, least, most T) func(string) error {
 	}
 }
 
-// size returns a function that sets *to to a size of at least least bytes.
+// size returns a function that parses a size into *to. The minimum is least bytes.
 func size(to *stint.Size, least stint.Size) func(string) error {
 	return func(v string) error {
 		s, err := stint.ParseSize(v)
@@ -241,7 +242,8 @@ func sizeOrZero(to *stint.Size, least stint.Size) func(string) error {
 	}
 }
 
-// duration returns a function that sets *to to a duration, which is 0 or at least least.
+// duration returns a function that parses a duration into *to. The duration must be 0,
+// or least or longer.
 func duration(to *time.Duration, least time.Duration) func(string) error {
 	return func(v string) error {
 		d, err := ParseDuration(v)
@@ -256,8 +258,9 @@ func duration(to *time.Duration, least time.Duration) func(string) error {
 	}
 }
 
-// ParseDuration parses a duration, which may also be a whole number of days
-// ("90d"). Negative durations and those above 100 years are errors.
+// ParseDuration parses a duration in the syntax of time.ParseDuration, or a whole
+// number of days such as "90d". It returns an error if the duration is negative or
+// longer than 100 years.
 func ParseDuration(v string) (time.Duration, error) {
 	const most = 36525 * 24 * time.Hour
 	d, err := time.ParseDuration(v)

@@ -10,7 +10,7 @@ import (
 
 var reference = regexp.MustCompile(`\$\{\{\s*(vars|secrets)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// The sources of references.
+// The sources of the values of references.
 const (
 	FromVariables = "vars"
 	FromSecrets   = "secrets"
@@ -35,8 +35,9 @@ func References(texts ...string) []Reference {
 	return out
 }
 
-// AllReferences returns the variables and secrets that a definition needs, each once,
-// in a fixed order. These include brokered secrets and the key of the provider.
+// AllReferences returns the variables and secrets that a definition needs, each once.
+// They include brokered secrets and the secret with the provider's key. The order is
+// the same for each call.
 func AllReferences(d *stint.Definition) []Reference {
 	texts := sortedValues(d.Environment)
 	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {

@@ -9,13 +9,13 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// systemPaths are the paths of the sandbox that a mount cannot cover.
+// systemPaths contains the paths in the sandbox that a mount must not cover.
 var systemPaths = []string{"/", "/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/run", "/boot", "/home/agent", "/tmp"}
 
-// mounts checks the paths of the artifact and the volumes, and the names of the
+// mounts checks the names of the volumes, and the paths of the artifact and the
 // volumes.
 func (l *errorList) mounts(d *stint.Definition) {
-	seen := map[string]string{} // parameter by path
+	seen := map[string]string{} // name of the parameter by its path
 	l.mount(seen, "artifact.path", d.ArtifactPath())
 	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
 		at, v := "volumes."+name, d.Volumes[name]
@@ -33,8 +33,8 @@ func (l *errorList) mounts(d *stint.Definition) {
 	}
 }
 
-// VolumePath returns the path at which a volume is mounted if its definition
-// has the given path, which may be empty.
+// VolumePath returns the path at which a volume is mounted. This is the path in the
+// definition, or a default if that path is empty.
 func VolumePath(name, path string) string {
 	if path == "" {
 		return "/volumes/" + name
@@ -56,7 +56,7 @@ func (l *errorList) mount(seen map[string]string, param, p string) {
 	seen[p] = param
 }
 
-// within reports whether p is dir or below it.
+// within reports whether p is dir or a path below dir.
 func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 func checkMountPath(param, p string) *stint.Error {

@@ -13,7 +13,7 @@ import (
 
 // Parse parses and validates a definition in JSON. The error is a *stint.Error
 // that lists every unknown key, wrong type, and value out of range with its
-// path. The identity of a version is the digest of CanonicalJSON.
+// path.
 func Parse(raw []byte) (*stint.Definition, error) {
 	if len(raw) > stint.MaxDefinitionBytes {
 		return nil, stint.InvalidParam("definition", "A definition may have %d bytes at most.", stint.MaxDefinitionBytes)
@@ -32,7 +32,8 @@ func Parse(raw []byte) (*stint.Definition, error) {
 }
 
 // CanonicalJSON returns raw with sorted keys and without white space, so that
-// equivalent definitions have the same bytes.
+// equivalent definitions have the same bytes. The digest of these bytes identifies a
+// version of an agent.
 func CanonicalJSON(raw []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

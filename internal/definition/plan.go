@@ -8,32 +8,34 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Plan is the frozen plan of a run: everything that its creation resolved. It is
-// stored with the run as JSON and contains no secret values. In a run that
-// continues a session, the newest home and workspace are resolved at its start.
+// Plan is the frozen plan of a run. It contains everything that was resolved when the
+// run was created, but no values of secrets. It is stored with the run as JSON. If the
+// run continues a session, the newest home and workspace are resolved when it starts.
 type Plan struct {
 	Definition  stint.Definition  `json:"definition"`
 	Variables   map[string]string `json:"variables,omitempty"`
 	SecretNames []string          `json:"secretNames,omitempty"`
 	Volumes     []Volume          `json:"volumes,omitempty"`
 	Artifact    *Artifact         `json:"artifact,omitempty"`
-	// Home and Workspace are digests of snapshots; empty for empty directories.
+	// Home and Workspace are digests of snapshots. An empty digest means an empty
+	// directory.
 	Home      string `json:"home,omitempty"`
 	Workspace string `json:"workspace,omitempty"`
-	// FromSession is set if Home, and Workspace without an artifact, are taken from
-	// the session's newest checkpoint when the run starts.
+	// FromSession is set if Home is taken from the session's newest checkpoint when
+	// the run starts. If there is no artifact, Workspace is taken from it too.
 	FromSession bool          `json:"fromSession,omitempty"`
 	Timeout     time.Duration `json:"timeout"`
 	OutputBytes int64         `json:"outputBytes"`
 	Limits      stint.Limits  `json:"limits,omitzero"`
-	// Depth is the number of ancestors: runs that started one another.
+	// Depth is the number of ancestors: the run that started this run, the run that
+	// started that run, and so on.
 	Depth int `json:"depth,omitempty"`
-	// Above contains the sessions of the ancestors. They may wait for this run, so
-	// it must not wait in any of them.
+	// Above contains the sessions of the ancestors. The ancestors may wait for this
+	// run, so it must not be queued in their sessions.
 	Above []string `json:"above,omitempty"`
 }
 
-// Volume is a resolved mount.
+// Volume is a volume of a run with its resolved version and mount path.
 type Volume struct {
 	Name     string `json:"name"`
 	Version  string `json:"version"`
@@ -42,16 +44,16 @@ type Volume struct {
 	Writable bool   `json:"writable,omitempty"`
 }
 
-// Artifact is the artifact from which the workspace is taken and to which it is
-// committed. Digest is the snapshot of the requested version. Latest requests the
-// head at the start of the run.
+// Artifact is the artifact from which a run's workspace is taken and to which the
+// workspace is committed. Digest is the digest of the requested version's snapshot.
+// Latest requests the version that is current when the run starts.
 type Artifact struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest,omitempty"`
 	Latest bool   `json:"latest,omitempty"`
 }
 
-// Encode returns the stored form.
+// Encode returns the stored form of the plan.
 func (s *Plan) Encode() (json.RawMessage, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Plan) Encode() (json.RawMessage, error) {
 	return b, nil
 }
 
-// DecodePlan decodes the stored form.
+// DecodePlan decodes the stored form of a plan.
 func DecodePlan(raw json.RawMessage) (*Plan, error) {
 	var s Plan
 	if err := json.Unmarshal(raw, &s); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// CheckRequest returns an error that lists every invalid value of a request to
-// create a run. It does not look up the names in the request.
+// CheckRequest returns an error that lists every invalid value of a request to create
+// a run. It does not check that the agent, artifact, and volumes in the request exist.
 func CheckRequest(n *stint.NewRun) error {
 	if err := masking.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
 		return err

@@ -20,8 +20,8 @@ func checkLimits(at string, l *stint.Limits) *stint.Error {
 	return checkTimeout(at+".idleTimeout", l.IdleTimeout)
 }
 
-// RunLimits returns the limits of a run: the agent's, or tighter ones that the
-// request contains.
+// RunLimits returns the limits of a run: those of the agent, replaced by tighter
+// limits in the request. If a limit in the request is looser, it returns an error.
 func RunLimits(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
 	l := stint.Limits{}
 	if d.Limits != nil {
@@ -36,8 +36,8 @@ func RunLimits(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
 	return tighten(l, n.Limits)
 }
 
-// tighten returns l with the values of requested that are not 0. A value that
-// is looser than that of l is an error.
+// tighten returns l with its values replaced by the values of requested that are not
+// 0. If a requested value is looser than the value in l, it returns an error.
 func tighten(l stint.Limits, requested *stint.Limits) (stint.Limits, error) {
 	var errs errorList
 	tightenOne(&errs, "outputBytes", &l.OutputBytes, requested.OutputBytes)
@@ -51,8 +51,8 @@ func tighten(l stint.Limits, requested *stint.Limits) (stint.Limits, error) {
 	return l, stint.JoinErrors(errs...)
 }
 
-// tightenOne sets limit to requested and reports whether it did. In both, 0 is
-// no limit.
+// tightenOne sets *limit to requested if that is tighter or equal, and reports whether
+// it did. If requested is looser, it adds an error. A value of 0 means no limit.
 func tightenOne[T cmp.Ordered](errs *errorList, member string, limit *T, requested T) bool {
 	var none T
 	if requested <= none {

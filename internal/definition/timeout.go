@@ -7,7 +7,7 @@ import (
 )
 
 // ParseTimeout parses a time limit: a Go duration from stint.MinTimeout to
-// stint.MaxTimeout.
+// stint.MaxTimeout. param is the name of the parameter in the error.
 func ParseTimeout(param, s string) (time.Duration, *stint.Error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < stint.MinTimeout || d > stint.MaxTimeout {
@@ -25,7 +25,8 @@ func checkTimeout(param, s string) *stint.Error {
 	return e
 }
 
-// Timeout returns the time limit of the agent's runs.
+// Timeout returns the time limit of an agent's runs, or stint.DefaultTimeout if the
+// definition contains no valid time limit.
 func Timeout(d *stint.Definition) time.Duration {
 	if t, err := ParseTimeout("timeout", d.Timeout); err == nil {
 		return t
@@ -33,8 +34,8 @@ func Timeout(d *stint.Definition) time.Duration {
 	return stint.DefaultTimeout
 }
 
-// RunTimeout returns the time limit of a run: the agent's, or a shorter one
-// that the request contains.
+// RunTimeout returns the time limit of a run: the limit in the request, or else the
+// limit of the agent. If the limit in the request is longer, it returns an error.
 func RunTimeout(n *stint.NewRun, d *stint.Definition) (time.Duration, error) {
 	limit := Timeout(d)
 	if n.Timeout == "" {

@@ -16,8 +16,9 @@ import (
 var (
 	networkModes = []string{"public", "restricted", "none"}
 	sandboxes    = []string{"default", "namespace", "gvisor"}
-	// removedSandboxes are not suggested. Parse accepts them, and a server
-	// refuses them because it does not have such an isolator.
+	// removedSandboxes contains isolators of earlier releases. Parse accepts them
+	// without suggesting them. A run with such a definition fails, because the
+	// server does not have the isolator.
 	removedSandboxes = []string{"docker", "kubernetes"}
 )
 
@@ -64,7 +65,7 @@ func validate(d *stint.Definition) errorList {
 	return errs
 }
 
-// oneOf checks an optional value of a fixed set.
+// oneOf appends an error if value is neither empty nor one of the allowed values.
 func (l *errorList) oneOf(param, value string, allowed []string) {
 	if value != "" && !slices.Contains(allowed, value) {
 		l.invalid(param, "'%s' must be one of %s, not '%s'.", param, strings.Join(allowed, ", "), stint.Excerpt(value, 64))
@@ -86,7 +87,8 @@ func (l *errorList) framework(d *stint.Definition) {
 	}
 }
 
-// network checks all lists of hosts and addresses.
+// network checks the network mode, and the hosts and addresses of the network's rules
+// and of brokered secrets.
 func (l *errorList) network(d *stint.Definition) {
 	if n := d.Network; n != nil {
 		l.oneOf("network.mode", n.Mode, networkModes)
@@ -159,9 +161,9 @@ func (l *errorList) mcpServer(name string, s stint.MCPServer) {
 
 var secretReference = regexp.MustCompile(`\$\{\{\s*secrets\.`)
 
-// headerSecrets refuses secrets in headers that the proxy could not insert. It
-// inserts them into TLS connections to a domain, and into connections to the
-// worker's loopback.
+// headerSecrets appends an error for each header with a secret that the proxy cannot
+// insert. The proxy inserts secrets only into TLS connections to a domain, and into
+// connections to the worker's loopback interface.
 func (l *errorList) headerSecrets(at string, s stint.MCPServer) {
 	u, err := url.Parse(s.URL)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// assign returns an assignment for each claim, even if ctx ends: it decrypts the
-// secrets and completes the plans.
+// assign returns an assignment for each claim, with decrypted secrets and a complete
+// plan. It does so even if ctx ends. If an assignment cannot be prepared, its Err is
+// set.
 func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
@@ -38,8 +39,8 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	return out
 }
 
-// openStored returns the organisation's current secrets. It is an error if they
-// and those of the request are too many to be masked.
+// openStored returns the organisation's stored secrets. If these and the secrets of
+// the request together exceed the limits of masking, it returns an error.
 func (l *Local) openStored(ctx context.Context, org string, given map[string]string) (map[string]string, error) {
 	rows, err := l.c.Store.Secrets(ctx, org)
 	if err != nil {
@@ -60,7 +61,7 @@ func (l *Local) openStored(ctx context.Context, org string, given map[string]str
 	return secrets, nil
 }
 
-// openGiven returns the secrets of the request.
+// openGiven returns the secrets in the request that created the run.
 func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 	if len(r.Sealed) == 0 {
 		return nil, nil
@@ -76,8 +77,8 @@ func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 	return secrets, nil
 }
 
-// completePlan sets the members of the plan that depend on the present: the
-// session's newest state and the artifact's head.
+// completePlan sets the members of the plan that are resolved when the run starts:
+// the newest state of its session and the current version of its artifact.
 func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Plan) error {
 	if p.FromSession {
 		if err := l.completeFromSession(ctx, r, p); err != nil {
@@ -90,7 +91,7 @@ func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Pl
 	p.Workspace = ""
 	artifact, err := l.c.Store.FileSetByName(ctx, r.OrgID, stint.Artifacts, p.Artifact.Name)
 	if errors.Is(err, store.ErrNotFound) || err == nil && artifact.CurrentVersionID == nil {
-		return nil // it is created when the run ends
+		return nil // the artifact or its first version is created when the run ends
 	}
 	if err != nil {
 		return fmt.Errorf("find artifact %s: %w", p.Artifact.Name, err)

@@ -20,11 +20,11 @@ import (
 // an error other than *store.FencedError, it is unknown whether the write was
 // committed. The worker may repeat the call while it owns the run.
 type Dispatcher interface {
-	// Register adds a worker. Its lease expires after the returned time unless it
-	// is renewed.
+	// Register adds a worker. The worker's lease expires after the returned time
+	// unless Renew extends it.
 	Register(ctx context.Context, w store.Worker) (lease time.Duration, err error)
-	// Next waits for runs and returns up to free assignments. When ctx ends, it
-	// returns the runs that were claimed by then, or none.
+	// Next waits until runs can be assigned and returns at most free assignments.
+	// When ctx ends, it returns the runs that are claimed by then, or none.
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
 	// Append appends to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
@@ -33,18 +33,19 @@ type Dispatcher interface {
 	// AddCheckpoint attaches a checkpoint to a run that has already ended, for
 	// example because it was cancelled; see store.Runs.AddCheckpoint.
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error
-	// Finish ends a run; see store.Runs.
+	// Finish ends a run with an outcome; see store.Runs.
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error)
-	// Renew extends the lease and returns the runs among holds that the worker
-	// must stop.
+	// Renew extends the worker's lease. holds contains the IDs of the runs that the
+	// worker executes; stop contains those that it must stop.
 	Renew(ctx context.Context, workerID string, holds []string) (stop []string, err error)
-	// WatchStop returns a channel that receives when a run may have been ended by
-	// the server; Owns reports whether it was. cancel ends the watch.
+	// WatchStop returns a channel that receives a value when the server may have
+	// ended the run. Owns reports whether the worker still owns the run. cancel ends
+	// the watch.
 	WatchStop(runID string) (wake <-chan struct{}, cancel func())
 	// Owns reports whether the run is still running in the epoch of the position.
 	Owns(ctx context.Context, at store.Position) (bool, error)
-	// Drain removes the worker. Its remaining runs are queued again or end as
-	// lost.
+	// Drain removes the worker. Its remaining runs are queued again or end with the
+	// reason worker_lost.
 	Drain(ctx context.Context, workerID string) error
 }
 
@@ -60,8 +61,8 @@ type Assignment struct {
 	Err            error             // set if the run cannot be executed; it ends as setup_failed
 }
 
-// Secrets returns all secrets of the run. Those of the request override stored
-// ones.
+// Secrets returns all secrets of the run by name. Secrets of the request override
+// stored secrets of the same name.
 func (a *Assignment) Secrets() map[string]string {
 	all := make(map[string]string, len(a.Stored)+len(a.Given))
 	maps.Copy(all, a.Stored)
