@@ -35,15 +35,15 @@ func (l *Local) Sample(ctx context.Context, runID string, samples []stint.Metric
 	return nil
 }
 
-// Finish ends the run and wakes its readers, and workers, because a slot and
-// possibly the session's next run became available.
+// Finish ends the run. It wakes the run's readers, and also waiting workers, because a
+// slot and possibly the session's next run became available.
 func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, store.CommitLimit)
 	defer cancel()
 	r, err := l.c.Store.Finish(ctx, at, o)
 	if err != nil {
 		if ctx.Err() != nil {
-			l.NotifyEnded(at.RunID) // it may have ended; receivers read its state
+			l.NotifyEnded(at.RunID) // the run may have ended; receivers read its state
 		}
 		return stint.Run{}, fmt.Errorf("finish %s: %w", at.RunID, err)
 	}
@@ -78,7 +78,7 @@ func (l *Local) Renew(ctx context.Context, workerID string, holds []string) ([]s
 	return stop, nil
 }
 
-// WatchStop returns a channel that receives when the run may have ended.
+// WatchStop returns a channel that receives a value when the run may have ended.
 func (l *Local) WatchStop(runID string) (<-chan struct{}, func()) {
 	return l.c.Bus.Subscribe(notify.TopicStop(runID))
 }
@@ -104,11 +104,11 @@ func (l *Local) Drain(ctx context.Context, workerID string) error {
 	return err
 }
 
-// reapBatch is the maximum number of runs that the reaper ends in a transaction.
+// reapBatch is the maximum number of runs that Reap and Expire end in a transaction.
 const reapBatch = 100
 
-// Reap ends, or queues again, the runs of workers with an expired lease, and
-// returns their number.
+// Reap ends the runs of workers with an expired lease, or queues them again if their
+// retries allow. It returns the number of these runs.
 func (l *Local) Reap(ctx context.Context) (int, error) {
 	for total := 0; ; {
 		n, err := l.end(ctx, "reap lost workers", func(ctx context.Context) ([]string, error) {
@@ -120,16 +120,17 @@ func (l *Local) Reap(ctx context.Context) (int, error) {
 	}
 }
 
-// Expire ends runs that were created before the given time and are still
-// pending, and returns their number.
+// Expire ends at most 100 runs that were created before the given time and are still
+// pending. It returns their number.
 func (l *Local) Expire(ctx context.Context, before stint.Time) (int, error) {
 	return l.end(ctx, "expire queued runs", func(ctx context.Context) ([]string, error) {
 		return l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
 	})
 }
 
-// end calls f, which returns the runs that it ended, and notifies their readers
-// even if f also returns an error.
+// end calls f, which returns the IDs of the runs that it ended, and notifies the
+// readers of these runs even if f also returns an error. The context of f does not end
+// with ctx. end returns the number of runs.
 func (l *Local) end(ctx context.Context, doing string, f func(context.Context) ([]string, error)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
@@ -146,8 +147,8 @@ func (l *Local) end(ctx context.Context, doing string, f func(context.Context) (
 	return len(ids), err
 }
 
-// NotifyCreated wakes the readers of a new run, and workers if no worker has
-// claimed it.
+// NotifyCreated wakes the readers of a new run. If no worker has claimed the run yet,
+// it also wakes the workers that wait for runs.
 func (l *Local) NotifyCreated(runID string, unclaimed bool) {
 	l.c.Feed.Wake(runID)
 	if unclaimed {

@@ -21,8 +21,8 @@ const (
 	DefaultPoll  = time.Second
 )
 
-// appendLimit is how long an append may take. It is longer than the group commit
-// of a store waits, so that a retry does not meet the previous attempt.
+// appendLimit is the time limit of an append. It is longer than the time limit of a
+// store's group commit, so that an attempt has ended before it is repeated.
 const appendLimit = time.Minute
 
 // Config contains the dependencies and settings of a Local. Store, Bus, Feed,
@@ -68,8 +68,8 @@ type Local struct {
 
 var _ Dispatcher = (*Local)(nil)
 
-// waiter is a worker that waits in Next. The function that removes it from the
-// list must send exactly one value.
+// waiter is a worker that waits in Next. If another function than withdraw removes the
+// waiter from the list, exactly one value must be sent to claims.
 type waiter struct {
 	workerID string
 	claims   chan []store.Claim // capacity 1
@@ -94,7 +94,8 @@ func (l *Local) Register(ctx context.Context, w store.Worker) (time.Duration, er
 	return l.c.Lease, nil
 }
 
-// Next claims runs, or waits for a wake-up or the poll interval and tries again.
+// Next claims runs. If there are none, it waits for a wake-up or the poll interval, and
+// tries again.
 func (l *Local) Next(ctx context.Context, workerID string, free int) ([]Assignment, error) {
 	wake, cancel := l.c.Bus.Subscribe(notify.TopicQueue)
 	defer cancel()
@@ -127,8 +128,9 @@ func (l *Local) claimer(workerID string, limit int) store.ClaimRequest {
 	return store.ClaimRequest{WorkerID: workerID, Max: limit, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now())}
 }
 
-// wait marks the worker as idle and returns the runs that the creator of a run
-// claimed for it. It returns none if the caller should query the store again.
+// wait adds the worker to the list of idle workers and waits. It returns the runs that
+// the creator of a run claimed for the worker. If it returns none, the caller must ask
+// the store again.
 func (l *Local) wait(ctx context.Context, workerID string, wake <-chan struct{}, poll <-chan time.Time) []store.Claim {
 	w := &waiter{workerID: workerID, claims: make(chan []store.Claim, 1)}
 	l.mu.Lock()
@@ -144,10 +146,10 @@ func (l *Local) wait(ctx context.Context, workerID string, wake <-chan struct{},
 	if l.withdraw(w) {
 		return nil
 	}
-	return <-w.claims // TakeIdle removed the waiter; its caller will deliver
+	return <-w.claims // TakeIdle removed the waiter, and its caller will call deliver
 }
 
-// withdraw removes w and reports whether it was still in the list.
+// withdraw removes w from the list of idle workers and reports whether it was there.
 func (l *Local) withdraw(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,9 +161,10 @@ func (l *Local) withdraw(w *waiter) bool {
 	return true
 }
 
-// TakeIdle removes an idle worker from the list, so that the creator of a run
-// can claim for it in the same transaction. deliver must be called exactly once,
-// with the claims or nil. Both results are nil if no worker is idle.
+// TakeIdle removes a worker from the list of idle workers, so that the creator of a run
+// can claim the run for this worker in the same transaction. The caller must call
+// deliver exactly once, with the claims or nil. If no worker is idle, both results are
+// nil.
 func (l *Local) TakeIdle() (claimer *store.ClaimRequest, deliver func([]store.Claim)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

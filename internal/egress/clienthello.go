@@ -13,10 +13,10 @@ var (
 	errMalformed  = errors.New("egress: not a ClientHello")
 )
 
-// clientHello is the content of a TLS ClientHello that matters for egress.
+// clientHello contains the fields of a TLS ClientHello that egress uses.
 type clientHello struct {
-	serverName string // canonical; may be empty
-	encrypted  bool   // another ClientHello may be encrypted in an extension
+	serverName string // canonical; empty if the client sent none
+	encrypted  bool   // an extension may contain an encrypted ClientHello or server name
 }
 
 // Record and message types of TLS, and extensions of its ClientHello.
@@ -28,14 +28,15 @@ const (
 	extEncryptedName   = 0xffce
 )
 
-// looksLikeTLS reports whether b begins like a TLS record of any type.
+// looksLikeTLS reports whether b, which must not be empty, begins like a TLS record of
+// any type.
 func looksLikeTLS(b []byte) bool {
 	return b[0] >= 20 && b[0] <= 24 && (len(b) < 2 || b[1] == 3)
 }
 
-// parseClientHello parses a ClientHello from the records at the beginning of b.
-// It returns errIncomplete while b is a part of one, and errMalformed if b cannot
-// become one.
+// parseClientHello parses a ClientHello from the TLS records at the beginning of b. If
+// b may be the beginning of a ClientHello, it returns errIncomplete. If b cannot be one,
+// it returns errMalformed.
 func parseClientHello(b []byte) (clientHello, error) {
 	var message []byte
 	for {
@@ -70,7 +71,8 @@ func parseClientHello(b []byte) (clientHello, error) {
 	}
 }
 
-// messageLength returns the length of a ClientHello message with its header.
+// messageLength returns the length in bytes of a ClientHello message with its header.
+// It returns false if m is shorter than the header or another message.
 func messageLength(m []byte) (int, bool) {
 	if len(m) < 4 || m[0] != messageClientHello {
 		return 0, false
@@ -78,8 +80,8 @@ func messageLength(m []byte) (int, bool) {
 	return 4 + int(m[1])<<16 + int(m[2])<<8 + int(m[3]), true
 }
 
-// vectorReader reads the vectors of a TLS message. After the first one that
-// does not fit, ok is false.
+// vectorReader reads the numbers and vectors of a TLS message. After a read beyond the
+// end of b, ok is false.
 type vectorReader struct {
 	b  []byte
 	ok bool
@@ -102,7 +104,8 @@ func (r *vectorReader) number(bytes int) (n int) {
 	return n
 }
 
-// vector reads a length of lengthBytes bytes and returns as many bytes.
+// vector reads a length, which is encoded in lengthBytes bytes, and returns the
+// following bytes of that length.
 func (r *vectorReader) vector(lengthBytes int) []byte { return r.take(r.number(lengthBytes)) }
 
 func parseMessage(m []byte) (h clientHello, err error) {
@@ -137,7 +140,8 @@ func parseMessage(m []byte) (h clientHello, err error) {
 	return h, nil
 }
 
-// parseServerName returns the only name of the extension.
+// parseServerName returns the canonical name in a server_name extension, which must
+// contain exactly one name.
 func parseServerName(data []byte) (string, error) {
 	r := vectorReader{data, true}
 	names := vectorReader{r.vector(2), true}

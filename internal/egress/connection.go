@@ -17,7 +17,7 @@ import (
 
 const (
 	dnsPort    = 53
-	retryDelay = 20 * time.Millisecond // between failed calls of Accept
+	retryDelay = 20 * time.Millisecond // pause after a failed call of Accept
 )
 
 // connection is a TCP connection of a sandbox. As a net.Conn it returns the
@@ -25,26 +25,27 @@ const (
 type connection struct {
 	net.Conn
 	uplink *Uplink
-	id     int64 // counts within the run
+	id     int64 // number of the connection within the run, from 1
 	dest   policy.Destination
-	prefix []byte // read ahead and not returned by Read yet
+	prefix []byte // bytes that were read ahead and that Read has not returned yet
 
 	// The log; see connection_log.go.
-	logMu        sync.Mutex // guards the following three
+	logMu        sync.Mutex // guards entry, logged, and logsRequests
 	entry        log.Entry
-	logged       bool // the last entry is written or not needed
+	logged       bool // the connection's last entry is written or not needed
 	logsRequests bool // each request is logged instead of the connection
 	openTimer    *time.Timer
 
-	// The dial that runs while the client's opening is read; see greeting.go.
+	// The dial to the server, which runs while the client's opening is read; see
+	// greeting.go.
 	cancelDial context.CancelFunc
-	dialed     chan struct{} // closed when the following three are final
+	dialed     chan struct{} // closed when serverConn, dialErr, and greeting are final
 	serverConn *serverConn
 	dialErr    error
-	greeting   []byte // first bytes of the server
+	greeting   []byte // first bytes that the server sent
 
-	mu          sync.Mutex // guards the following, and orders changes of read deadlines
-	server      net.Conn   // of serverConn, once it is connected
+	mu          sync.Mutex // guards the fields below, and orders changes of read deadlines
+	server      net.Conn   // the connection in serverConn; nil until it is established
 	opened      bool       // the client's opening is known
 	serverFirst bool       // the server sent bytes first, or cannot be reached
 	reported    bool       // readOpening returned errServerFirst
@@ -71,8 +72,8 @@ func (u *Uplink) acceptAll(l sandbox.Listener) {
 	}
 }
 
-// admit serves a connection in the background, or resets it if there are too
-// many.
+// admit serves a connection in the background. If the run has too many connections,
+// admit resets the connection instead.
 func (u *Uplink) admit(conn net.Conn, target netip.AddrPort) {
 	id := u.count.Add(1)
 	select {
@@ -94,7 +95,8 @@ func (u *Uplink) admit(conn net.Conn, target netip.AddrPort) {
 	})
 }
 
-// serve handles a connection to target by the kind of its destination.
+// serve serves a connection to target: as a DNS client, as a client of the explicit
+// proxy, as a client of an internal name, or as a connection to a server.
 func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
 	u := c.uplink
 	if target.Port() == dnsPort {
@@ -123,7 +125,9 @@ func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
 	}
 }
 
-// named returns d with the name that its address represents, if it has one.
+// named returns the destination with the name that d's address represents. If the
+// address is not in the range of addresses that represent names, named returns d. If the
+// address is in the range but represents no name, named returns a refusal.
 func (u *Uplink) named(d policy.Destination) (policy.Destination, *policy.Refusal) {
 	if !dns.IsNameAddr(d.Addr) {
 		return d, nil
@@ -136,7 +140,7 @@ func (u *Uplink) named(d policy.Destination) (policy.Destination, *policy.Refusa
 }
 
 // pass reads the client's opening and then forwards, intercepts, or tunnels the
-// connection. A dial has been started.
+// connection. Before, the caller must call startDial or failDial.
 func (c *connection) pass(ctx context.Context) {
 	defer c.closeDial()
 	defer c.endLog()
@@ -167,7 +171,8 @@ func (c *connection) pass(ctx context.Context) {
 	c.tunnel(r)
 }
 
-// intercepts reports whether TLS is terminated, and for which host.
+// intercepts reports whether the TLS connection must be terminated. If so, it returns
+// the host for which the proxy needs a certificate.
 func (c *connection) intercepts(o opening) (string, bool) {
 	if o.kind != kindTLS || len(c.uplink.inspect) == 0 {
 		return "", false
@@ -180,8 +185,8 @@ func (c *connection) intercepts(o opening) (string, bool) {
 	return "", false
 }
 
-// checkOpening refuses openings that could take a restricted connection to
-// another host than the name it was opened for.
+// checkOpening returns a refusal if the opening could lead a connection in restricted
+// mode to another host than the name that it was opened for.
 func (c *connection) checkOpening(o opening, intercepted bool) *policy.Refusal {
 	switch {
 	case !c.isBoundToName():
@@ -201,14 +206,14 @@ func (c *connection) checkOpening(o opening, intercepted bool) *policy.Refusal {
 	return refused
 }
 
-// isBoundToName reports whether the connection may only reach the name that it
-// was opened for. This does not apply to addresses and to the worker's loopback,
-// which are allowed as such.
+// isBoundToName reports whether the connection may reach only the name that it was
+// opened for. In restricted mode this is so, except for connections to addresses and to
+// the worker's loopback interface.
 func (c *connection) isBoundToName() bool {
 	return c.uplink.policy.Mode == policy.Restricted && c.dest.Name != "" && c.dest.Name != stint.HostAlias
 }
 
-// readAhead appends received bytes to prefix.
+// readAhead reads bytes from the sandbox and appends them to prefix.
 func (c *connection) readAhead() error {
 	var b [4096]byte
 	n, err := c.Conn.Read(b[:])
@@ -248,8 +253,8 @@ func (c *connection) Write(p []byte) (written int, err error) {
 // CloseWrite closes the direction to the sandbox.
 func (c *connection) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes one direction of a connection, or the connection if it has
-// no half-close.
+// closeWrite closes the sending direction of a connection. If c does not support this,
+// closeWrite closes the connection.
 func closeWrite(c net.Conn) error {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()

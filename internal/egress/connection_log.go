@@ -13,8 +13,8 @@ import (
 // logged as open.
 const openAfter = 500 * time.Millisecond
 
-// beginLog prepares the connection's entry, which is logged as open if the
-// connection lasts.
+// beginLog prepares the connection's log entry. If the connection lasts longer than
+// openAfter, the entry is logged as open.
 func (c *connection) beginLog() {
 	rule, _ := c.uplink.policy.Decide(c.dest)
 	c.logMu.Lock()
@@ -36,14 +36,14 @@ func (c *connection) logOpen() {
 	c.writeLog(e)
 }
 
-// writeLog writes an entry with the time that has passed since it began.
+// writeLog writes an entry with the duration since the entry's time.
 func (c *connection) writeLog(e log.Entry) {
 	e.Duration = c.uplink.gateway.config.Now().Sub(e.Time)
 	c.uplink.log.Write(e)
 }
 
-// beginRequest is called before a request is forwarded. A request that lasts is
-// logged as open until the returned function is called.
+// beginRequest must be called before a request is forwarded, and end after it. If the
+// request lasts longer than openAfter, it is logged as open.
 func (c *connection) beginRequest(x proxy.Exchange) (end func()) {
 	c.logMu.Lock()
 	c.logsRequests = true
@@ -68,7 +68,7 @@ func (c *connection) beginRequest(x proxy.Exchange) (end func()) {
 	}
 }
 
-// logRequest logs a request at its end.
+// logRequest logs a request that has ended.
 func (c *connection) logRequest(x proxy.Exchange) {
 	c.logMu.Lock()
 	c.logsRequests = true
@@ -91,7 +91,7 @@ func (c *connection) requestEntry(x proxy.Exchange) log.Entry {
 	}
 }
 
-// logOpening adds the protocol and the server name to the entry.
+// logOpening adds the opening's protocol and server name to the connection's entry.
 func (c *connection) logOpening(o opening) {
 	c.updateLog(func(e *log.Entry) {
 		e.Protocol = o.protocol()
@@ -101,7 +101,7 @@ func (c *connection) logOpening(o opening) {
 	})
 }
 
-// logServerConn adds the rule and the dialed address to the entry.
+// logServerConn adds the rule and the dialed address to the connection's entry.
 func (c *connection) logServerConn(r *serverConn) {
 	c.updateLog(func(e *log.Entry) { e.Rule, e.Address = r.rule, r.addr.Addr().String() })
 }
@@ -112,7 +112,8 @@ func (c *connection) updateLog(change func(*log.Entry)) {
 	change(&c.entry)
 }
 
-// endLog stops logging without a last entry, unless finishLog was called.
+// endLog ends the connection's log without a last entry. It has no effect after
+// finishLog.
 func (c *connection) endLog() {
 	c.openTimer.Stop()
 	c.logMu.Lock()
@@ -120,7 +121,8 @@ func (c *connection) endLog() {
 	c.logged = true
 }
 
-// finishLog writes the connection's last entry, unless requests were logged.
+// finishLog applies change to the connection's entry and writes it as the last entry.
+// If requests were logged, or the log has ended, it writes nothing.
 func (c *connection) finishLog(change func(*log.Entry)) {
 	c.openTimer.Stop()
 	c.logMu.Lock()
@@ -138,7 +140,7 @@ func (c *connection) deny(r *policy.Refusal) {
 	c.finishLog(func(e *log.Entry) { e.Action, e.Rule, e.Error = log.Deny, r.Rule, r.Message })
 }
 
-// fail resets a connection to a server that cannot be reached.
+// fail resets a connection because its server cannot be reached, and logs the error.
 func (c *connection) fail(err error) {
 	reset(c.Conn)
 	c.finishLog(func(e *log.Entry) { e.Error = err.Error() })

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	dialTimeout    = 30 * time.Second // for all addresses of a name
+	dialTimeout    = 30 * time.Second // for the lookup and all addresses of a name
 	addressTimeout = 10 * time.Second // for one address if others remain
 )
 
@@ -24,8 +24,8 @@ type serverConn struct {
 	addr netip.AddrPort
 }
 
-// dial decides on d and connects to it. If the policy refuses d, the error is a
-// policy.Refusal.
+// dial connects to d if the policy allows it. If the policy refuses d or all of its
+// addresses, the error is a policy.Refusal.
 func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*serverConn, error) {
 	rule, refused := u.policy.Decide(d)
 	if refused != nil {
@@ -34,7 +34,8 @@ func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*serverConn, e
 	return u.dialAllowed(ctx, d, rule)
 }
 
-// dialAllowed connects to d, which rule allows, at an address that is checked.
+// dialAllowed connects to the first address of d that answers, among the addresses that
+// the policy allows. rule is the rule that allowed d.
 func (u *Uplink) dialAllowed(ctx context.Context, d policy.Destination, rule string) (*serverConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("no address answered in time"))
 	defer cancel()
@@ -60,7 +61,8 @@ func (u *Uplink) dialAddr(ctx context.Context, a netip.AddrPort, last bool) (net
 	return u.gateway.config.Dialer(ctx, "tcp", a.String())
 }
 
-// candidates returns the checked addresses of d in the order to dial them.
+// candidates returns the addresses of d that the policy allows, in the order in which
+// they are dialed.
 func (u *Uplink) candidates(ctx context.Context, d policy.Destination, rule string) ([]serverConn, error) {
 	switch d.Name {
 	case "":
@@ -82,8 +84,7 @@ func (u *Uplink) candidates(ctx context.Context, d policy.Destination, rule stri
 	return allowed, nil
 }
 
-// lookup returns the addresses of a name. No other address is ever dialed for
-// the name.
+// lookup returns the addresses of a name. Only these addresses are dialed for the name.
 func (u *Uplink) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := u.lookups.Lookup(ctx, name)
 	if err != nil {
@@ -92,8 +93,8 @@ func (u *Uplink) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 	return addrs, nil
 }
 
-// checkAddrs returns the addresses that are allowed, and the refusal of the
-// first one that is not.
+// checkAddrs returns the addresses that the policy allows, and the refusal of the first
+// address that it does not allow. rule is the rule that allowed the name.
 func (u *Uplink) checkAddrs(addrs []netip.Addr, d policy.Destination, rule string) (allowed []serverConn, refused *policy.Refusal) {
 	for _, a := range addrs {
 		addrRule, no := u.policy.DecideAddr(a, d.Port, d)

@@ -1,9 +1,9 @@
 // Package egress is the only network access of sandboxes.
 //
-// A sandbox's network ends in listeners of the worker, whatever address a
-// program uses. This package accepts connections and DNS queries there, applies
-// the run's policy, dials, and logs. A Gateway serves all runs; an Uplink is the
-// egress of one run, from Serve to Close. The subpackages:
+// All connections and DNS queries of a sandbox arrive at listeners of the worker,
+// regardless of the address that a program uses. This package accepts them, applies
+// the run's policy, dials servers, and logs. A Gateway serves all runs; an Uplink is
+// the egress of one run, from Serve to Close. The subpackages:
 //
 //   - policy decides which destinations a run may reach;
 //   - dns answers queries and assigns addresses to names;
@@ -14,13 +14,13 @@
 //
 // # Names
 //
-// Decisions are made by name. A name that may be reached gets an address in
-// 198.18.0.0/15, which represents this name in this run and never another one. A
-// connection to the address is a connection to the name. The worker looks the
-// name up itself, checks every address, and dials only a checked address, so an
-// answer that changes between check and use (DNS rebinding) has no effect. In
-// restricted mode, a name without a rule is not looked up, because a lookup
-// transfers data too.
+// The policy decides by name. A name that may be reached gets an address in
+// 198.18.0.0/15, which represents this name in this run and never another name. A
+// connection to the address is a connection to the name. The worker looks up the
+// name itself, checks every address, and dials only a checked address. Therefore a
+// DNS answer that changes between the check and the dial (DNS rebinding) has no
+// effect. In restricted mode, a name without a rule is not looked up, because a
+// lookup transfers data too.
 //
 // A refused name is answered with NXDOMAIN and the extended error "prohibited".
 // REFUSED would be more exact, but glibc and Go retry after it and report a
@@ -34,26 +34,27 @@
 // Public addresses may be reached if the mode allows it. Private, link-local,
 // shared, loopback, and other special addresses are refused in every notation,
 // unless a range of the definition allows them. Such a range must be within the
-// special block: 0.0.0.0/0 is the public internet, and 10.0.0.0/8 is an explicit
-// decision. Loopback needs a port as well. Metadata services and the operator's
-// denied ranges cannot be allowed. host.stint.internal is the worker's loopback,
-// if a rule contains it with its port. proxy.stint.internal is an explicit HTTP
-// proxy with the same policy.
+// special block: 10.0.0.0/8 allows private addresses, but 0.0.0.0/0 allows only the
+// public internet. A range of loopback addresses must have a port. Metadata services
+// and the operator's denied ranges cannot be allowed. host.stint.internal is the
+// worker's loopback interface; a rule must contain this name with a port.
+// proxy.stint.internal is an explicit HTTP proxy with the same policy.
 //
 // # The model and the API
 //
 // model.stint.internal and api.stint.internal are served in this process on port
-// 80, in every mode, if the run has them. These names are never dialed or looked
-// up. Programs reach them directly, through the explicit proxy, and by CONNECT;
-// the proxy exists in mode none, too, if the run has one of them, and refuses
-// all else. Model requests are forwarded to the definition's provider with its
-// key; see package llmproxy. The definition allows the provider's name in every
-// mode, but not its addresses: a private address needs a rule in network.allow,
-// and metadata services and denied ranges remain refused. Requests to the API's
-// /mcp are passed to the server's own handler with the run's token.
+// 80, in every mode, if the run has a model or access to the API. These names are
+// never dialed or looked up. Programs reach them directly, through the explicit
+// proxy, and by CONNECT. If the run has one of these names, the explicit proxy exists
+// in mode none too, and refuses all other hosts. Model requests are forwarded to the
+// definition's provider with the provider's key; see package llmproxy. The definition
+// allows the provider's name in every mode, but not all of its addresses: a private
+// address needs a rule in network.allow, and metadata services and denied ranges
+// remain refused. Requests to the API's path /mcp are passed to the server's own
+// handler with the run's token.
 //
-// These requests are logged with the rules "provider" and "api"; the URL of the
-// former is the provider's.
+// Model requests are logged with the rule "provider" and the provider's URL. API
+// requests are logged with the rule "api".
 //
 // # Connections
 //
@@ -68,10 +69,10 @@
 //
 // # The log
 //
-// Every refusal, failed lookup, HTTP request, and tunnelled connection is one
-// log.Entry, written at its end. A connection or request that lasts longer than
-// half a second has two entries with the same Connection number: one with Open
-// set, and one with the outcome. For a forwarded request, the first has host and
-// port only; method and URL follow with the second. Refusals and other entries
-// have separate limits; see log.Buffer and Config.LogEntries.
+// Every refusal, failed lookup, HTTP request, and tunnelled connection has a
+// log.Entry, which is written when it ends. A connection or request that lasts longer
+// than half a second has two entries with the same Connection number: one with Open
+// set, and one with the outcome. For a forwarded request, the first entry contains
+// only host and port, and the second also contains method and URL. Refusals and other
+// entries have separate limits; see log.Buffer and Config.LogEntries.
 package egress

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	maxConnect  = 16 << 10    // bytes of a CONNECT request
-	lingerTime  = time.Second // for a client to read why it was refused
+	maxConnect  = 16 << 10    // maximum bytes of a CONNECT request
+	lingerTime  = time.Second // time for a client to read the reason of a refusal
 	lingerBytes = 256 << 10
 )
 
-// serveExplicitProxy serves a connection to stint.ProxyAlias. After CONNECT it
-// is treated like a connection to the host itself; other requests are forwarded.
+// serveExplicitProxy serves a connection to stint.ProxyAlias. After a CONNECT request,
+// the connection is treated like a direct connection to the requested host. Other
+// requests are forwarded.
 func (c *connection) serveExplicitProxy(ctx context.Context) {
 	c.beginLog()
 	defer c.endLog()
@@ -44,7 +45,7 @@ func (c *connection) serveExplicitProxy(ctx context.Context) {
 	case bytes.HasPrefix(c.prefix, []byte("CONNECT ")):
 		c.serveConnect(ctx)
 	default:
-		h := c.proxyHandler() // without a host: requests name theirs
+		h := c.proxyHandler() // without Host: each request contains its host
 		h.Proxy, h.Local = true, c.uplink.localHandler
 		h.Dial = func(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 			d, refused := c.uplink.requested(host, port)
@@ -61,8 +62,8 @@ func (c *connection) serveExplicitProxy(ctx context.Context) {
 	}
 }
 
-// serveConnect serves a CONNECT request. Bytes after a refused one are not
-// interpreted.
+// serveConnect serves a CONNECT request. If it refuses the request, it does not
+// interpret the bytes after it.
 func (c *connection) serveConnect(ctx context.Context) {
 	_ = c.SetReadDeadline(time.Now().Add(openingLimit))
 	in := bufio.NewReader(io.LimitReader(c, maxConnect))
@@ -103,7 +104,8 @@ func connectTarget(r *http.Request) (policy.Destination, error) {
 	return d, nil
 }
 
-// connect dials d before it answers, so that the client receives the error.
+// connect serves a CONNECT request to d. It dials d before it answers, so that the
+// client receives the error of the dial.
 func (c *connection) connect(ctx context.Context, d policy.Destination) {
 	u := c.uplink
 	var refused *policy.Refusal
@@ -158,9 +160,9 @@ func (c *connection) refuseConnect(status int, r *policy.Refusal) {
 	c.finishLog(func(e *log.Entry) { e.Action, e.Status, e.Rule, e.Error = log.Deny, status, r.Rule, r.Message })
 }
 
-// respond writes the last HTTP response and closes the connection. Before that
-// it reads for a moment: otherwise the client could receive a reset before it
-// has read the response.
+// respond writes the last HTTP response and closes the connection. Before closing, it
+// reads for up to lingerTime. Otherwise the client could receive a reset before it has
+// read the response.
 func (c *connection) respond(status int, message string) {
 	_ = c.SetDeadline(time.Now().Add(lingerTime))
 	_, err := fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",

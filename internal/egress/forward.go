@@ -11,9 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// forward passes the connection to the HTTP proxy, which dials each host that a
-// request names. Each request is logged; the connection itself is logged only if
-// it carries no request.
+// forward passes the connection to the HTTP proxy, which dials the host of each request.
+// Each request is logged. The connection itself is logged only if it has no requests.
 func (c *connection) forward(ctx context.Context, d policy.Destination, intercepted bool) {
 	h := c.proxyHandler()
 	h.Host, h.Port = d.Host(), d.Port
@@ -44,8 +43,8 @@ func (c *connection) proxyHandler() *proxy.Handler {
 	}
 }
 
-// dialForwarded connects to the host that a request names. The first request to
-// the connection's own destination uses the connection that was dialed already.
+// dialForwarded connects to the host of a request. The first request to the destination
+// of c uses the server connection that startDial has dialed.
 func (c *connection) dialForwarded(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 	if refused := c.dialRefused(); refused != nil {
 		return nil, "", *refused
@@ -74,9 +73,10 @@ func (c *connection) dialForwarded(ctx context.Context, host string, port uint16
 	return r.conn, r.rule + note, nil
 }
 
-// servesName reports whether a request for a name is sent to the address of the
-// connection: if a rule allows this address, all names served there may be
-// reached. Otherwise the name decides.
+// servesName reports whether a request for a name is sent to the address that the client
+// connected to. This is so if the client connected to an address that a rule allows:
+// then all names that are served at the address may be reached. Otherwise the policy
+// decides by name.
 func (c *connection) servesName(requested policy.Destination) bool {
 	if c.dest.Name != "" || requested.Name == "" || requested.Name == stint.HostAlias || requested.Port != c.dest.Port {
 		return false
@@ -85,7 +85,8 @@ func (c *connection) servesName(requested policy.Destination) bool {
 	return refused == nil && strings.HasPrefix(rule, "allow ")
 }
 
-// requested returns the destination of a request to host.
+// requested returns the destination of a request to host. If host is an address that
+// represents a name, the destination has that name.
 func (u *Uplink) requested(host string, port uint16) (policy.Destination, *policy.Refusal) {
 	d, err := policy.ParseDestination(host, port)
 	if err != nil {

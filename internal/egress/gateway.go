@@ -17,17 +17,20 @@ import (
 )
 
 const (
-	defaultMaxConns   = 256     // connections of a run at once
-	defaultLogEntries = 100_000 // of a run
+	defaultMaxConns   = 256     // simultaneous connections of a run
+	defaultLogEntries = 100_000 // log entries of a run
 )
 
-// Config is the configuration of all runs. The zero value works.
+// Config is the configuration of a Gateway. It applies to all runs. The zero value is
+// valid.
 type Config struct {
-	// Resolver looks names up. The default is the host's, without its search list.
+	// Resolver looks up names. The default is the host's resolver without its search
+	// list.
 	Resolver dns.Resolver
 	// Dialer connects to an address that was checked. The default is a net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Deny is never reachable, whatever definitions allow.
+	// Deny contains addresses that no run may reach, even if its definition allows
+	// them.
 	Deny []netip.Prefix
 	// DenyHost disables host.stint.internal and other routes to the worker.
 	DenyHost bool
@@ -37,28 +40,29 @@ type Config struct {
 	// Authority issues the certificates of intercepted TLS connections. If it is
 	// nil, no connection is intercepted.
 	Authority *tlsca.Authority
-	// Roots are the trusted roots of servers. The default is the system's.
+	// Roots contains the certificate authorities that are trusted for connections to
+	// servers. The default is the system's roots.
 	Roots *x509.CertPool
-	// MaxConns limits the connections of a run at once. The default is 256.
+	// MaxConns limits the simultaneous connections of a run. The default is 256.
 	MaxConns int
-	// LogEntries limits the log of a run; a quarter of it is for refusals, the rest
-	// for all other entries. The default is 100,000.
+	// LogEntries limits the entries in the log of a run. A quarter of them is reserved
+	// for refusals, and the rest for all other entries. The default is 100,000.
 	LogEntries int
 	// Bandwidth, in bytes per second, limits each run in each direction; 0 is
 	// unlimited.
 	Bandwidth int64
-	// IdleTimeout closes a connection that transfers no bytes. The default is an
-	// hour.
+	// IdleTimeout is the time without transferred bytes after which a connection is
+	// closed. The default is one hour.
 	IdleTimeout time.Duration
-	// API serves requests of sandboxes to stint.APIAlias. If it is nil, the name does
-	// not exist.
+	// API serves requests of sandboxes to stint.APIAlias. If API is nil, this name
+	// does not exist in sandboxes.
 	API    http.Handler
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Gateway is the egress of all runs of a worker. It is safe for concurrent use
-// and is not closed.
+// Gateway is the egress of all runs of a worker. It is safe for concurrent use and need
+// not be closed.
 type Gateway struct {
 	config Config
 	worker *policy.WorkerAddresses

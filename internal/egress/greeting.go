@@ -17,10 +17,10 @@ var (
 	pastDeadline   = time.Unix(1, 0)
 )
 
-// startDial dials the destination in the background while the client's opening
-// is read, and reads the server's first bytes. The side that sends first
-// determines the protocol, so neither side waits for a time-out. r is the
-// connection if it was dialed already.
+// startDial dials the destination and reads the server's first bytes, in the background,
+// while the caller reads the client's opening. Therefore protocols in which the server
+// sends first need not wait for a time-out. If the connection was dialed already, r is
+// this connection; otherwise r is nil.
 func (c *connection) startDial(ctx context.Context, r *serverConn) {
 	ctx, c.cancelDial = context.WithCancel(ctx)
 	c.dialed, c.serverConn = make(chan struct{}), r
@@ -36,15 +36,16 @@ func (c *connection) startDial(ctx context.Context, r *serverConn) {
 	})
 }
 
-// failDial sets the result of a dial that is not made.
+// failDial is called instead of startDial if the policy refused the destination. It
+// sets the refusal as the result of the dial.
 func (c *connection) failDial(r *policy.Refusal) {
 	c.cancelDial, c.dialed, c.dialErr = func() {}, make(chan struct{}), *r
 	close(c.dialed)
 }
 
-// readGreeting waits for the server's first bytes until the client's opening is
-// known. It reports whether the server sent bytes, closed the connection, or
-// cannot be reached.
+// readGreeting reads the server's first bytes. It stops waiting when the client's
+// opening is known, and then returns false. It returns true if the server sent bytes,
+// closed the connection, or cannot be reached.
 func (c *connection) readGreeting(ctx context.Context) bool {
 	if c.dialErr != nil {
 		return true
@@ -74,8 +75,8 @@ func (c *connection) interruptOpening() {
 	}
 }
 
-// readMore reads more of the client's opening until the deadline. It returns
-// errServerFirst, once, if the server sent bytes first or cannot be reached.
+// readMore reads more bytes of the client's opening until the deadline. If the server
+// sent bytes first or cannot be reached, one call returns errServerFirst.
 func (c *connection) readMore(deadline time.Time) error {
 	c.mu.Lock()
 	if c.serverFirst && !c.reported {
@@ -87,12 +88,13 @@ func (c *connection) readMore(deadline time.Time) error {
 	c.mu.Unlock()
 	err := c.readAhead()
 	if errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(deadline) {
-		return nil // interrupted: the next call reports it
+		return nil // interruptOpening ended the read: the next call returns errServerFirst
 	}
 	return err
 }
 
-// finishOpening ends the wait for the server's first bytes.
+// finishOpening marks the client's opening as known and ends the wait for the server's
+// first bytes.
 func (c *connection) finishOpening() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +115,8 @@ func (c *connection) dialFailed() bool {
 	}
 }
 
-// dialRefused returns the policy's refusal if the dial has ended with one.
+// dialRefused returns the policy's refusal if the dial has ended with a refusal, and nil
+// otherwise.
 func (c *connection) dialRefused() *policy.Refusal {
 	if !c.dialFailed() {
 		return nil
@@ -124,7 +127,7 @@ func (c *connection) dialRefused() *policy.Refusal {
 	return nil
 }
 
-// waitDial waits for the dial and returns its result.
+// waitDial waits for the end of the dial and returns its result.
 func (c *connection) waitDial() (*serverConn, error) {
 	<-c.dialed
 	if c.dialErr != nil {
@@ -134,8 +137,8 @@ func (c *connection) waitDial() (*serverConn, error) {
 	return c.serverConn, nil
 }
 
-// takeServerConn waits for the dial and returns its connection to the first caller, and
-// nil to others.
+// takeServerConn returns the dialed connection to its first caller, after waiting for
+// the dial. Later calls return nil at once.
 func (c *connection) takeServerConn(ctx context.Context) (*serverConn, error) {
 	c.mu.Lock()
 	taken := c.serverTaken
@@ -152,7 +155,7 @@ func (c *connection) takeServerConn(ctx context.Context) (*serverConn, error) {
 	}
 }
 
-// closeDial ends the dial and closes the connection to the server.
+// closeDial ends the dial, waits for its end, and closes the connection to the server.
 func (c *connection) closeDial() {
 	c.cancelDial()
 	<-c.dialed
@@ -161,7 +164,8 @@ func (c *connection) closeDial() {
 	}
 }
 
-// greetedConn is a connection to a server after its first bytes were read.
+// greetedConn is a connection to a server whose first bytes were read already. Read
+// returns these bytes first.
 type greetedConn struct {
 	net.Conn
 	greeting []byte
@@ -176,5 +180,5 @@ func (c *greetedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// CloseWrite closes the direction to the server.
+// CloseWrite closes the sending direction of the connection to the server.
 func (c *greetedConn) CloseWrite() error { return closeWrite(c.Conn) }

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// openInternal configures the names that are served in this process.
+// openInternal configures the names that are served in this process: the names of the
+// API and of the model proxy, if the run has them.
 func (u *Uplink) openInternal() error {
 	u.policy.Internal = map[string]string{}
 	c := u.gateway.config
@@ -37,8 +38,8 @@ func (u *Uplink) openInternal() error {
 	return nil
 }
 
-// hasProxy reports whether the explicit proxy is available. It is not if
-// nothing can be reached.
+// hasProxy reports whether the explicit proxy is available. If no host can be reached,
+// it is not available.
 func (u *Uplink) hasProxy() bool { return u.policy.Mode != policy.None || len(u.policy.Internal) > 0 }
 
 // serveInternal serves a connection to a name that is served in this process.
@@ -53,8 +54,8 @@ func (c *connection) serveInternal(ctx context.Context) {
 	c.finishForward(h.Serve(ctx, c))
 }
 
-// localHandler returns the handler of a request that is served in this process,
-// or nil.
+// localHandler returns the handler of a request that is served in this process. For
+// other requests it returns nil.
 func (u *Uplink) localHandler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	d, refused := u.requested(x.Host, x.Port)
 	switch {
@@ -66,9 +67,8 @@ func (u *Uplink) localHandler(r *http.Request, x *proxy.Exchange) proxy.LocalHan
 	return u.api.HandlerFor(r, x)
 }
 
-// dialProvider connects to the model's provider. The definition names the
-// provider, which allows its name in every mode, but not an address that is
-// refused.
+// dialProvider connects to the model's provider. The provider's name is allowed in every
+// mode, because it is in the definition. Its addresses are checked like others.
 func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 	d, refused := u.provider(host, port)
 	if refused != nil {
@@ -81,8 +81,8 @@ func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (ne
 	return r.conn, r.rule, nil
 }
 
-// provider decides on the host of the provider's URL. The addresses of a name
-// are checked separately.
+// provider returns the destination for the host of the provider's URL, or a refusal. If
+// the host is a name, its addresses are not checked here but in dialAllowed.
 func (u *Uplink) provider(host string, port uint16) (policy.Destination, *policy.Refusal) {
 	d, err := policy.ParseDestination(host, port)
 	switch {

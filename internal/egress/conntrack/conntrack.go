@@ -1,5 +1,5 @@
-// Package conntrack tracks connections to servers, so that they are closed
-// together.
+// Package conntrack tracks connections to servers, so that one call closes all of
+// them.
 package conntrack
 
 import (
@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// ErrClosed is the error of a dial during or after Close.
+// ErrClosed is the error of Dial if the set is closed.
 var ErrClosed = errors.New("the set of connections is closed")
 
-// DialFunc opens a connection to a port of a host, which is a name or an address,
-// and returns the rule that allowed it.
+// DialFunc opens a connection to a port of a host, which is a name or an address. It
+// returns the connection and the policy rule that allowed it.
 type DialFunc func(ctx context.Context, host string, port uint16) (c net.Conn, rule string, err error)
 
 // Set contains the connections that were opened for one purpose, such as a
@@ -24,21 +24,21 @@ type Set struct {
 	life context.Context //nolint:containedctx // ends dials in progress
 	end  context.CancelFunc
 
-	mu      sync.Mutex // guards all below, and the start of dials against Close
+	mu      sync.Mutex // guards the fields below, and prevents that a dial begins during Close
 	conns   map[*Conn]struct{}
 	ended   bool
 	dialing sync.WaitGroup
 }
 
-// New returns an empty set. The end of ctx ends its dials, too.
+// New returns an empty set. If ctx ends, dials in progress end too.
 func New(ctx context.Context) *Set {
 	s := &Set{conns: map[*Conn]struct{}{}}
 	s.life, s.end = context.WithCancel(ctx)
 	return s
 }
 
-// Dial opens a connection to address (host:port) and tracks it until it is
-// closed.
+// Dial calls dial for an address of the form host:port, and tracks the connection until
+// it is closed. The type of the returned connection is *Conn.
 func (s *Set) Dial(ctx context.Context, address string, dial DialFunc) (net.Conn, error) {
 	if !s.begin() {
 		return nil, ErrClosed
@@ -83,8 +83,8 @@ func (s *Set) keep(c net.Conn, rule string) (net.Conn, error) {
 	return kept, nil
 }
 
-// Close closes all connections and waits for dials in progress, which fail with
-// ErrClosed.
+// Close closes all connections of the set, ends dials in progress, and waits for their
+// end. Later dials fail with ErrClosed.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.ended = true
@@ -98,14 +98,14 @@ func (s *Set) Close() {
 	s.dialing.Wait()
 }
 
-// Conn is a connection of a set. Close removes it from the set.
+// Conn is a connection of a Set.
 type Conn struct {
 	net.Conn
-	Rule string // that allowed it
+	Rule string // the policy rule that allowed the connection
 	set  *Set
 }
 
-// Close closes the connection.
+// Close closes the connection and removes it from its set.
 func (c *Conn) Close() error {
 	c.set.mu.Lock()
 	delete(c.set.conns, c)
@@ -113,7 +113,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending direction, if the connection supports it.
+// CloseWrite closes the sending direction of the connection. If the connection does not
+// support this, CloseWrite does nothing.
 func (c *Conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

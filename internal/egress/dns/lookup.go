@@ -13,17 +13,17 @@ import (
 
 const (
 	lookupTimeout = 8 * time.Second
-	maxAddresses  = 16 // of a name
+	maxAddresses  = 16 // addresses of a name
 	maxCached     = 1024
 	cacheTTL      = 10 * time.Second
 )
 
-// Resolver looks names up. *net.Resolver implements it.
+// Resolver looks up the addresses of names. *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// HostResolver is the resolver of this host without its search list.
+// HostResolver is the resolver of this host. It does not use the host's search list.
 type HostResolver struct{}
 
 // LookupNetIP returns the addresses of the fully qualified name host.
@@ -31,7 +31,7 @@ func (HostResolver) LookupNetIP(ctx context.Context, network, host string) ([]ne
 	return net.DefaultResolver.LookupNetIP(ctx, network, host+".")
 }
 
-// Cache looks names up and keeps the addresses for ten seconds. It is safe for
+// Cache looks up the addresses of names and keeps them for ten seconds. It is safe for
 // concurrent use.
 type Cache struct {
 	resolver Resolver
@@ -49,8 +49,8 @@ func NewCache(r Resolver, now func() time.Time) *Cache {
 	return &Cache{resolver: r, now: now, lookups: lru.New[string, lookupResult](maxCached)}
 }
 
-// Lookup returns the addresses of a name: at least one and at most 16, IPv4
-// first.
+// Lookup returns the addresses of a name: at least 1 and at most 16, IPv4 addresses
+// first. If the name has no address, the error is a *net.DNSError.
 func (c *Cache) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	if hit, ok := c.lookups.Get(name); ok && c.now().Before(hit.until) {
 		return hit.addrs, nil

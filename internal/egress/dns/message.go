@@ -16,23 +16,23 @@ const (
 	optionEDE      = 15
 )
 
-// Extended DNS errors (RFC 8914), which explain an answer to clients that
-// understand them.
+// Codes of extended DNS errors (RFC 8914), which explain a response to clients that
+// support them.
 const (
 	Blocked      = 15
 	Prohibited   = 18
 	networkError = 23
 )
 
-// Reply is the answer to a question.
+// Reply is the content of a DNS response.
 type Reply struct {
 	Code   dnsmessage.RCode
-	Addr   netip.Addr // of an A record, if valid
-	Error  uint16     // an extended DNS error, or 0
+	Addr   netip.Addr // the address in an A record; the zero value for no record
+	Error  uint16     // code of an extended DNS error, or 0 for none
 	Reason string
 }
 
-// Refuse returns NXDOMAIN with an extended DNS error.
+// Refuse returns an NXDOMAIN reply with the code and text of an extended DNS error.
 func Refuse(code uint16, reason string) Reply {
 	return Reply{Code: dnsmessage.RCodeNameError, Error: code, Reason: reason}
 }
@@ -52,8 +52,8 @@ type dnsQuery struct {
 	edns     bool
 }
 
-// parseQuery parses a message. ok is false if it cannot be answered; code is
-// the error to answer with, if any.
+// parseQuery parses a message. If ok is false, the message must not be answered. If code
+// is not RCodeSuccess, the response must contain that error.
 func parseQuery(message []byte) (q dnsQuery, code dnsmessage.RCode, ok bool) {
 	var p dnsmessage.Parser
 	var err error
@@ -75,7 +75,7 @@ func parseQuery(message []byte) (q dnsQuery, code dnsmessage.RCode, ok bool) {
 	return q, dnsmessage.RCodeSuccess, true
 }
 
-// encode returns the response to q, or nil if it cannot be encoded.
+// encode returns the message with reply r to q, or nil if it cannot be encoded.
 func (q dnsQuery) encode(r Reply) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode,
@@ -102,7 +102,7 @@ func (q dnsQuery) encode(r Reply) []byte {
 	return message
 }
 
-// options returns the extended DNS error, if any.
+// options returns the EDNS option with the extended DNS error, or nil without an error.
 func (r Reply) options() []dnsmessage.Option {
 	if r.Error == 0 {
 		return nil

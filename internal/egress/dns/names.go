@@ -7,25 +7,25 @@ import (
 	"github.com/stint-dev/stint/internal/lru"
 )
 
-// nameAddrs is the range of addresses that represent names. It is reserved for
-// benchmarks of network devices, so it hides no real destination.
+// nameAddrs is the range of addresses that represent names. The range is reserved for
+// benchmarks of network devices, so it contains no address of a real server.
 var nameAddrs = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNames limits the names of a run that have an address at the same time.
+// maxNames is the maximum number of names of a run that have an address at the same
+// time.
 const maxNames = 8192
 
 // IsNameAddr reports whether a is in the range of addresses that represent
 // names.
 func IsNameAddr(a netip.Addr) bool { return nameAddrs.Contains(a) }
 
-// Names assigns an address to each name that a sandbox looks up. An address is
-// never reused for another name, so a program that keeps an address for too
-// long fails instead of reaching the wrong host. Names is safe for concurrent
-// use.
+// Names assigns an address to each name that a sandbox looks up. An address is never
+// assigned to another name. If a program uses an address after its name was removed, the
+// connection fails instead of reaching the wrong host. Names is safe for concurrent use.
 type Names struct {
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	byName *lru.Cache[string, netip.Addr]
-	byAddr *lru.Cache[netip.Addr, string] // the same; each use of one is a use of the other
+	byAddr *lru.Cache[netip.Addr, string] // inverse of byName; both record each use, so that they remove the same name
 	last   netip.Addr
 }
 
@@ -34,9 +34,9 @@ func NewNames() *Names {
 	return &Names{byName: lru.New[string, netip.Addr](maxNames), byAddr: lru.New[netip.Addr, string](maxNames), last: nameAddrs.Addr()}
 }
 
-// Addr returns the address of name. It assigns one on first use, and removes the
-// least recently used name if there are 8,192. ok is false if the range is used
-// up.
+// Addr returns the address of name. On first use it assigns an address; if 8,192 names
+// have an address already, it removes the least recently used name. If all addresses of
+// the range have been assigned, ok is false.
 func (n *Names) Addr(name string) (addr netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +54,7 @@ func (n *Names) Addr(name string) (addr netip.Addr, ok bool) {
 	return next, true
 }
 
-// Name returns the name that an address represents.
+// Name returns the name that an address represents. It returns false if there is none.
 func (n *Names) Name(a netip.Addr) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

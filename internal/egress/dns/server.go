@@ -1,5 +1,5 @@
-// Package dns contains the DNS server of a sandbox, the addresses that
-// represent names in it, and a cache of lookups.
+// Package dns contains the DNS server of a sandbox, the table of the addresses that
+// represent names in the sandbox, and a cache of lookups.
 package dns
 
 import (
@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	maxQueries    = 64 // of a run at once
+	maxQueries    = 64 // simultaneous queries of a run over UDP
 	streamIdle    = 10 * time.Second
-	streamQueries = 1000 // of one connection
+	streamQueries = 1000 // queries of a TCP connection
 	retryDelay    = 20 * time.Millisecond
 )
 
@@ -25,7 +25,7 @@ const (
 type Server struct {
 	resolve func(context.Context, dnsmessage.Question) Reply
 	dropped func()
-	slots   chan struct{} // one per query over UDP
+	slots   chan struct{} // contains one value per UDP query in progress
 }
 
 // NewServer returns a server that calls resolve for each well-formed question,
@@ -35,8 +35,8 @@ func NewServer(resolve func(context.Context, dnsmessage.Question) Reply, dropped
 	return &Server{resolve: resolve, dropped: dropped, slots: make(chan struct{}, maxQueries)}
 }
 
-// ServePackets answers the datagrams of c until c is closed or ctx ends, and
-// waits for the queries in progress.
+// ServePackets answers the datagrams that c receives until c is closed. It then waits
+// for the queries in progress. If reading fails after the end of ctx, it also returns.
 func (s *Server) ServePackets(ctx context.Context, c net.PacketConn) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -60,7 +60,7 @@ func (s *Server) ServePackets(ctx context.Context, c net.PacketConn) {
 			work.Go(func() {
 				defer func() { <-s.slots }()
 				if response := s.Answer(ctx, message); response != nil {
-					_, _ = c.WriteTo(response, from) // the client asks again
+					_, _ = c.WriteTo(response, from) // after an error the client repeats the query
 				}
 			})
 		default:
@@ -69,8 +69,8 @@ func (s *Server) ServePackets(ctx context.Context, c net.PacketConn) {
 	}
 }
 
-// ServeConn answers up to 1,000 queries of a TCP connection, one after the
-// other.
+// ServeConn answers at most 1,000 queries of a TCP connection, one after the other. It
+// returns if the next query does not arrive within 10 s.
 func (s *Server) ServeConn(ctx context.Context, c net.Conn) {
 	var size [2]byte
 	for range streamQueries {
@@ -92,8 +92,8 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) {
 	}
 }
 
-// Answer returns the response to a message, or nil if the message is not a
-// query.
+// Answer returns the response to a message, or nil if the message is not a query or
+// the response cannot be encoded.
 func (s *Server) Answer(ctx context.Context, message []byte) []byte {
 	q, code, ok := parseQuery(message)
 	if !ok {

@@ -11,18 +11,19 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// apiPath is the only path that agents may use: the server's tools.
+// apiPath is the only path of the API that agents may use. It serves the MCP tools.
 const apiPath = "/mcp"
 
 var errPath = errors.New("agents may use only " + apiPath + " of the API")
 
-// API passes a run's requests to the server's own API.
+// API passes the requests of a run's sandbox to the server's own API.
 type API struct {
 	Handler http.Handler
-	Token   string // of the run
+	Token   string // the run's token
 }
 
-// HandlerFor returns the handler of a request to the API. The handler completes x.
+// HandlerFor returns the handler of a request to the API and sets the rule of x. If the
+// path is not allowed, the handler responds with an error and records the refusal in x.
 func (a API) HandlerFor(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleAPI
 	if r.URL.Path != apiPath {
@@ -37,8 +38,8 @@ func (a API) HandlerFor(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	return a.serve
 }
 
-// serve calls the API's handler. It returns false if the handler aborts an
-// incomplete response.
+// serve calls the API's handler. If the handler aborts its response with
+// http.ErrAbortHandler, serve returns false.
 func (a API) serve(w http.ResponseWriter, r *http.Request) (complete bool) {
 	defer func() {
 		switch v := recover(); v {
@@ -53,8 +54,8 @@ func (a API) serve(w http.ResponseWriter, r *http.Request) (complete bool) {
 	return true
 }
 
-// authenticated returns the request with the run's token instead of the client's
-// credentials.
+// authenticated returns a copy of the request with the run's token instead of the
+// client's credentials, and without headers that belong to the connection or to proxies.
 func (a API) authenticated(r *http.Request) *http.Request {
 	out := r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, aliasAddr(stint.APIAlias)))
 	out.Header = make(http.Header, len(r.Header))
@@ -69,8 +70,8 @@ func (a API) authenticated(r *http.Request) *http.Request {
 	return out
 }
 
-// aliasAddr is the local address of such a request. It differs from the addresses
-// of this machine, so that the request is not treated as a local one.
+// aliasAddr is the local address of a request that a sandbox sends to the API. It is not
+// an address of this machine, so that the request is not treated as a local request.
 type aliasAddr string
 
 func (aliasAddr) Network() string  { return "tcp" }
