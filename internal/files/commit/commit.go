@@ -21,11 +21,12 @@ type Commit struct {
 	Dedup    *dedup
 	Writer   *pack.Writer
 	Manifest *manifest.Writer
-	parent   string // the digest that is built upon, or ""
-	Verifies bool   // read back what was stored before publishing it
+	parent   string // digest of the parent version, or ""
+	Verifies bool   // read stored content back before the root is published
 }
 
-// Begin prepares a commit. The caller closes it.
+// Begin returns a new commit. If confidential is set, the commit writes its packs
+// to the sealed store. The caller must close the commit.
 func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*Commit, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return nil, err
@@ -51,8 +52,8 @@ func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*
 	return c, nil
 }
 
-// BeginAfter prepares a commit that reuses the chunks and pages of the parent. The
-// caller closes it.
+// BeginAfter is like Begin, but the commit reuses the chunks and pages of the tree
+// with the digest parent ("" = none).
 func (b *Committer) BeginAfter(ctx context.Context, org, parent string, confidential bool) (*Commit, error) {
 	for again := true; ; again = false {
 		c, err := b.Begin(ctx, org, confidential)
@@ -76,17 +77,17 @@ func (c *Commit) Close() error {
 	return errors.Join(c.Writer.Close(), c.Dedup.Chunks.Close(), c.Manifest.Close())
 }
 
-// inherit adds the pages and chunks of the parent version to the known ones.
+// inherit makes the pages and chunks of the parent version available for reuse.
 func (c *Commit) inherit(ctx context.Context, parent string) error {
 	m, err := c.Manifests.Open(ctx, c.Org, parent)
 	if err != nil {
 		return err
 	}
 	if c.Dedup.marked.Keys[m.Key] {
-		// The root was marked when it was unreferenced, so parts of it that were
-		// marked before it was published may be deleted. A parent whose root is
-		// not marked is complete except for marked packs: roots are marked before
-		// packs are deleted.
+		// A collection marked the root while the tree was unreferenced. Packs of
+		// the tree that were marked before may be deleted already, so nothing of
+		// the parent is reused. If the root is not marked, the packs that are not
+		// marked exist, because collections mark roots before they delete packs.
 		return nil
 	}
 	c.parent = parent
@@ -109,7 +110,8 @@ func (c *Commit) inherit(ctx context.Context, parent string) error {
 	return nil
 }
 
-// CopyMarkedChunks stores the chunks of e that are in marked packs again.
+// CopyMarkedChunks copies the chunks of e that are in marked packs into new packs
+// and updates their places in e.
 func (c *Commit) CopyMarkedChunks(ctx context.Context, e *format.Entry) error {
 	var x format.Expander
 	for i := range e.Chunks {
@@ -146,8 +148,9 @@ func (c *Commit) copyChunk(ctx context.Context, x *format.Expander, k *format.Ch
 	return at, c.Dedup.Chunks.add(k.Hash, at)
 }
 
-// Finish stores the new packs, then the root. If the same tree is stored
-// already, the new packs are deleted.
+// Finish stores the new packs, then the root, and returns a reference to the
+// snapshot. If an equal tree is stored already, Finish deletes the new packs and
+// refers to that tree.
 func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
 	digest, err := c.Manifest.Finish()
 	if err != nil {
@@ -187,8 +190,8 @@ func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
 	return ref, c.publish(ctx, digest, at)
 }
 
-// locateRoot looks for a stored root of an equal tree. The parent needs no check:
-// it was published and is not marked.
+// locateRoot looks for a stored root of an equal tree. If the tree equals the parent,
+// its root is not validated: the parent was published and is not marked.
 func (c *Commit) locateRoot(ctx context.Context, digest string) (gc.RootLocation, error) {
 	key := pack.ManifestKey(c.Org, digest)
 	there, err := c.Packs.Exists(ctx, key)
@@ -201,8 +204,8 @@ func (c *Commit) locateRoot(ctx context.Context, digest string) (gc.RootLocation
 	return gc.RootLocation{Key: key, Valid: there}, nil
 }
 
-// revalidate checks the new tree again if a collection has begun since the commit
-// began: a root must not refer to deleted segments.
+// revalidate returns an error that wraps gc.ErrStale if a collection has begun since
+// the commit began, and segments of the new tree are now marked or deleted.
 func (c *Commit) revalidate(ctx context.Context, digest string) error {
 	now, err := c.GC.Marked(ctx, c.Org)
 	if err != nil || now.Epoch == c.Dedup.marked.Epoch {
@@ -217,7 +220,7 @@ func (c *Commit) revalidate(ctx context.Context, digest string) error {
 	return err
 }
 
-// publish stores the root after the packs it refers to.
+// publish stores the root. The packs that the root refers to must be stored already.
 func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation) error {
 	object := c.Manifest.Root.Encode(c.Manifests.ZstdOut)
 	err := c.Writer.Store.Put(ctx, at.Key, bytes.NewReader(object), int64(len(object)))
@@ -242,7 +245,8 @@ func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation)
 	return errors.Join(err, c.Writer.Withdraw(ctx))
 }
 
-// adoptExisting uses an equal tree that was stored meanwhile.
+// adoptExisting makes the commit refer to an equal tree that another commit stored
+// meanwhile. If the root of that tree is unusable, the error wraps gc.ErrStale.
 func (c *Commit) adoptExisting(ctx context.Context, digest string) error {
 	c.discard(ctx)
 	if c.GC.Database == nil {
@@ -268,11 +272,12 @@ type Committer struct {
 	Manifests *manifest.Store
 	GC        *gc.Collector
 	Index     pack.ChunkIndex
-	RootBytes int
+	RootBytes int // maximum size of a root, see limits.Limits
 }
 
-// PrepareMarkedBase handles a base with a marked root, see inherit: the chunks
-// that still exist are copied.
+// PrepareMarkedBase prepares the reuse of a base. If the root of base is marked,
+// packs of base may be deleted already, see inherit. In this case, PrepareMarkedBase
+// records the missing packs, so that the commit checks their chunks before reuse.
 func (c *Commit) PrepareMarkedBase(ctx context.Context, base *manifest.Manifest) error {
 	if !c.Dedup.marked.Keys[base.Key] {
 		c.parent = base.Digest

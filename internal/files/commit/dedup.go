@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// dedup finds chunks that are stored already and not marked. It is safe for
-// concurrent use.
+// dedup finds chunks that are stored already, in packs that are not marked. It is
+// safe for concurrent use.
 type dedup struct {
 	ctx    context.Context // of the commit
 	org    string
@@ -21,10 +21,12 @@ type dedup struct {
 	Chunks *chunkSet
 
 	mu        sync.Mutex          // guards FromIndex
-	FromIndex map[string][]string // packs that were found only by the index, and their names there
+	FromIndex map[string][]string // by ID, for packs that only the index knew: their names in the index
 }
 
-// Find returns the place of a chunk of raw bytes, which may be one of f.
+// Find returns the place of a stored chunk with the hash h and raw bytes of content.
+// It searches f, then s.Chunks, then the index. If the chunk is not found, the
+// second result is false.
 func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, bool, error) {
 	if at, ok := f.find(h); ok {
 		if holds, err := s.places.Usable(s.ctx, &at); holds || err != nil {
@@ -38,7 +40,7 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	known, ok, err := s.Index.Find(s.org, h)
 	at = known.Place
 	if !ok || err != nil || known.Size != raw || s.marked.Keys[pack.Key(s.org, at.Pack)] {
-		return format.Place{}, false, nil // a failing index only costs space
+		return format.Place{}, false, nil // without the index, the chunk is only stored again
 	}
 	packID := pack.FirstKey(at.Pack)
 	s.mu.Lock()

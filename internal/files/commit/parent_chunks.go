@@ -2,17 +2,17 @@ package commit
 
 import "github.com/stint-dev/stint/internal/files/format"
 
-// parentChunks are the chunks of a file in the parent version. It is safe for
-// concurrent use; nil has none.
+// parentChunks holds the chunks of a file in the parent version. It is safe for
+// concurrent use. A nil *parentChunks is empty.
 type parentChunks struct {
 	chunks []format.Chunk
-	byHash map[format.Hash]int // nil if there are few
+	byHash map[format.Hash]int // nil if there are at most fewChunks
 }
 
-// fewChunks are searched one by one.
+// fewChunks is the number of chunks up to which find compares them one by one.
 const fewChunks = 8
 
-// NewParentChunks returns the chunks of e, nil if there are none.
+// NewParentChunks returns the chunks of e, or nil if e is nil or has none.
 func NewParentChunks(e *format.Entry) *parentChunks {
 	if e == nil || len(e.Chunks) == 0 {
 		return nil

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrReadBack means that stored content differs from what was written.
+// ErrReadBack means that stored content could not be read back unchanged.
 var ErrReadBack = errors.New("what was stored does not read back")
 
-// verify reads every file of a tree, each chunk once. New chunks are expanded and
-// checked against their hashes. So are older ones, unless reads from their store
-// detect damage.
+// verify reads the chunks of all files of a tree, expands them, and checks their
+// hashes. It only reads the chunks of older packs if the store of these packs
+// detects damage itself.
 func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	workers := min(runtime.GOMAXPROCS(0), 4)
@@ -40,7 +40,8 @@ func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// distinctChunks sends the chunks of a tree, consecutive equal ones once.
+// distinctChunks sends the chunks of a tree to the channel. It sends a chunk only
+// once if it is repeated directly.
 func distinctChunks(ctx context.Context, m *manifest.Manifest, to chan<- *format.Chunk) error {
 	var last format.Place
 	for e, err := range m.Entries(ctx) {
@@ -76,12 +77,14 @@ func (c *Commit) readChunks(ctx context.Context, r *pack.ChunkReader, chunks <-c
 	return nil
 }
 
-// isAuthenticated reports whether reads of an older pack detect damage.
+// isAuthenticated reports whether a pack is older than this commit and in the sealed
+// store, whose reads detect damage.
 func (c *Commit) isAuthenticated(packID string) bool {
 	return c.Packs.Sealed != nil && strings.HasPrefix(packID, pack.SealedPrefix) && !slices.Contains(c.Writer.Uploaded, packID)
 }
 
-// verifyRoot reads the new root and deletes it if it is damaged.
+// verifyRoot reads the new root. If the root is damaged, verifyRoot deletes it and
+// the new packs.
 func (c *Commit) verifyRoot(ctx context.Context, key, digest string) error {
 	if !c.Verifies {
 		return nil

@@ -14,8 +14,8 @@ import (
 // Diff returns at most limit differences between two trees, in path order, after
 // the path after ("" = from the start), and reports whether more exist. Entries
 // differ if one tree lacks them or if their kind, mode, content, or target
-// differs; a changed modification time alone is not a difference. "" is the empty
-// tree.
+// differs; a changed modification time alone is not a difference. The digest ""
+// stands for the empty tree.
 //
 // A file that moved to another path with the same content is listed once, as
 // renamed, under its new path. If the trees differ in more than MaxRenames files,
@@ -44,9 +44,10 @@ func (d *Differ) Diff(ctx context.Context, org, from, to, after string, limit in
 	return page, more, nil
 }
 
-// compare walks two trees in parallel after a path and calls take for every pair
-// of different entries, nil for a missing one, until take returns false. It does
-// not read pages that both trees have.
+// compare walks two trees in parallel, beginning after the path after. For each path
+// at which the trees differ, it calls take with both entries, of which a missing
+// entry is nil, until take returns false. It does not read pages that both trees
+// have.
 func (d *Differ) compare(ctx context.Context, org, from, to, after string, take func(old, new *format.Entry) bool) error {
 	old, err := d.cursor(ctx, org, from, after)
 	if err != nil {
@@ -71,7 +72,7 @@ func (d *Differ) compare(ctx context.Context, org, from, to, after string, take 
 // cursor walks the entries of a tree after a path. It knows the current page, so
 // that equal pages can be skipped.
 type cursor struct {
-	ctx     context.Context // of the call that made it
+	ctx     context.Context // of the call that created the cursor
 	after   string
 	reader  manifest.PageReader
 	pages   []format.Page
@@ -108,8 +109,8 @@ func (c *cursor) peek() *format.Entry {
 
 func (c *cursor) advance() { c.entries, c.whole = c.entries[1:], false }
 
-// page returns the index of the page if the cursor is at its first entry,
-// otherwise -1.
+// page returns the index of the current page if the cursor is at the first entry of
+// the page, otherwise -1.
 func (c *cursor) page() int {
 	switch {
 	case len(c.entries) == 0 && c.next < len(c.pages):
@@ -120,7 +121,7 @@ func (c *cursor) page() int {
 	return -1
 }
 
-// skipEqual moves two cursors past pages that both trees have.
+// skipEqual moves two cursors past equal pages while both are at the start of a page.
 func skipEqual(a, b *cursor) {
 	for {
 		i, j := a.page(), b.page()
@@ -132,8 +133,9 @@ func skipEqual(a, b *cursor) {
 	}
 }
 
-// step takes the first entry of two cursors, or both if their paths are equal. The
-// result is undefined after an error of a cursor.
+// step takes the entry with the smaller path from its cursor and returns nil for the
+// other cursor. If the paths are equal, step takes both entries. If a cursor has an
+// error, the result is undefined.
 func step(old, new *cursor) (x, y *format.Entry) {
 	x, y = old.peek(), new.peek()
 	if x != nil && y != nil {
@@ -157,7 +159,7 @@ func step(old, new *cursor) (x, y *format.Entry) {
 type Differ struct {
 	manifests *manifest.Store
 	pairs     *lru.Cache[diffKey, *renames]
-	Comparing *limiter.Limiter // of text comparisons, which may take seconds and much memory
+	Comparing *limiter.Limiter // limits text comparisons, which may take seconds and much memory
 }
 
 // New returns a Differ for the trees in m.

@@ -8,11 +8,11 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// MaxRenames bounds the removed files and the added files among which renames are
-// sought. With more of either, no renames are reported.
+// MaxRenames is the maximum number of removed files, and of added files, up to which
+// renames are searched. If one of the numbers is larger, no renames are reported.
 const MaxRenames = 10_000
 
-// renames are the files that have different paths in two trees.
+// renames holds the files that have different paths but equal content in two trees.
 type renames struct {
 	from map[string]*format.Entry // new path → old entry without chunks
 	gone map[string]struct{}      // the old paths
@@ -20,8 +20,8 @@ type renames struct {
 
 type diffKey struct{ org, from, to string }
 
-// renames pairs files that only one of two trees has by content. The result is
-// cached, because trees do not change.
+// renames pairs the files that only one of two trees has, if their contents are
+// equal. The result is cached, because trees do not change.
 func (d *Differ) renames(ctx context.Context, org, from, to string) (*renames, error) {
 	if from == "" || to == "" || from == to {
 		return &renames{}, nil
@@ -101,8 +101,9 @@ func (r *renames) pair(candidates []*format.Entry, e *format.Entry) []*format.En
 	return nil
 }
 
-// change describes how two entries of a path differ, one of which may be nil. It
-// returns nil for an entry that is reported as renamed under another path.
+// change describes how the entries of a path in both trees differ. One of them may
+// be nil. For the old path of a renamed file, change returns nil, because the rename
+// is reported under the new path.
 func (r *renames) change(old, new *format.Entry) *stint.FileChange {
 	c := &stint.FileChange{Change: stint.FileChanged}
 	switch {

@@ -18,16 +18,17 @@ import (
 const (
 	// maxDiffText bounds the size of each compared file in bytes.
 	maxDiffText = 1 << 20
-	// binaryProbe is how many bytes are searched for a NUL, which makes a file
-	// binary.
+	// binaryProbe is the number of bytes at the start of a file in which a NUL byte
+	// means that the file is binary.
 	binaryProbe = 8000
 )
 
 // TextDiff compares the file at path in two trees and returns a unified diff with
 // three lines of context, or "" if both are equal. Links are compared by their
-// targets; for binary files it only says that they differ. The error is NotFound
-// if neither tree has the path, Invalid for a folder or a file of more than 1 MiB,
-// and Unavailable if too many comparisons are waiting. "" is the empty tree.
+// targets; for binary files, the result only states that they differ. The error is
+// NotFound if neither tree has the path, Invalid for a folder or a file of more than
+// 1 MiB, and Unavailable if too many comparisons are waiting. The digest "" stands
+// for the empty tree.
 func (d *Differ) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
 	old, err := d.lines(ctx, org, from, path)
 	if err != nil {
@@ -68,7 +69,8 @@ func (d *Differ) TextDiff(ctx context.Context, org, from, to, path string) (stri
 	return text, nil
 }
 
-// lines returns the compared content of an entry; nil if the tree lacks it.
+// lines returns the content of the file at path, or the target of the link at path.
+// If the tree lacks the path, lines returns nil.
 func (d *Differ) lines(ctx context.Context, org, digest, path string) ([]byte, error) {
 	if digest == "" {
 		return nil, pack.CheckOrg(org)
@@ -99,7 +101,8 @@ func (d *Differ) lines(ctx context.Context, org, digest, path string) ([]byte, e
 
 func isBinary(b []byte) bool { return bytes.IndexByte(b[:min(len(b), binaryProbe)], 0) >= 0 }
 
-// diffLabel returns the name of a side of a diff, quoted as git and patch expect.
+// diffLabel returns the name of a side of a diff, quoted as git and patch expect. If
+// content is nil, the file does not exist on this side.
 func diffLabel(prefix, path string, content []byte) string {
 	if content == nil {
 		return "/dev/null"

@@ -20,15 +20,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// CommitEntries stores a tree in the form of package treewire. Its chunks must be
-// stored already: a missing one is a *stint.Error with the code chunks_missing.
-// parent is the digest of a version with pages and chunks that can be reused ("" =
-// none).
+// CommitEntries stores the tree that r contains in the encoding of package treewire.
+// The chunks of the tree must be stored already. If chunks are missing, the error is
+// a *stint.Error with the code chunks_missing. parent is the digest of a version
+// whose pages and chunks can be reused ("" = none).
 //
 // The description of each file is verified: the sizes of chunks against the
 // cutting rules and the stored chunks, and the hash of a file with several chunks
 // by reading them, unless the parent has the same file. So the digest is as
-// reliable as that of an archive. Links must stay in the tree.
+// reliable as the digest of an uploaded archive. Links must stay in the tree.
 func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (manifest.Ref, error) {
 	ref, err := x.commitEntries(ctx, org, parent, r)
 	if errors.Is(err, commit.ErrPackDeleted) {
@@ -37,7 +37,8 @@ func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.
 	return ref, err
 }
 
-// chunksMissing returns the error of a tree with chunks that are not stored.
+// chunksMissing returns the error for a tree with chunks that are not stored. how is
+// the number of these chunks, or "some".
 func chunksMissing(how string) error {
 	return &stint.Error{
 		Kind: stint.KindConflict, Code: stint.CodeChunksMissing,
@@ -77,10 +78,10 @@ type entriesCommit struct {
 	*scan.EntrySet
 	x      *Exchanger
 	commit *commit.Commit
-	parent *manifest.Finder // of the parent's entries, or nil
+	parent *manifest.Finder // finds entries of the parent; nil without a parent
 
-	entries int64
-	missing int64
+	entries int64           // entries read so far
+	missing int64           // chunks that are not stored
 	scanned bool            // all packs were listed because a chunk was missing
 	summed  map[string]bool // paths of files with hashes that must be verified
 }
@@ -110,7 +111,8 @@ func (a *entriesCommit) parentEntry(ctx context.Context, path string) (*format.E
 	return e, nil
 }
 
-// read spools the entries with the places of their chunks.
+// read reads the entries of a tree, checks them, and spools them with the places of
+// their chunks.
 func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
 	tree, err := treewire.NewTreeReader(r)
 	if err != nil {
@@ -147,7 +149,8 @@ func (a *entriesCommit) complete(ctx context.Context) error {
 	return a.CheckDotted(ctx)
 }
 
-// checkPacks verifies before reading that packs found only by the index exist.
+// checkPacks verifies that the packs that were found only in the index exist. If
+// packs are missing, it drops them from the index and returns commit.ErrPackDeleted.
 func (a *entriesCommit) checkPacks(ctx context.Context) error {
 	packs := slices.Concat(slices.Collect(maps.Values(a.commit.Dedup.FromIndex))...)
 	gone, err := a.x.commits.Packs.Missing(ctx, a.commit.Org, packs)
@@ -181,8 +184,8 @@ func (a *entriesCommit) check(e *format.Entry) (err error) {
 	return a.CheckSize(e, e.Size)
 }
 
-// wellCut reports whether the sizes of chunks can result from cutting. Otherwise a
-// client could store trees with very many chunks.
+// wellCut reports whether the sizes of a file's chunks can result from the cutting
+// rules. Without this check, a client could store trees with very many chunks.
 func wellCut(e *format.Entry) bool {
 	if e.Size <= format.WholeFile {
 		return len(e.Chunks) <= 1
@@ -192,7 +195,7 @@ func wellCut(e *format.Entry) bool {
 			return false
 		}
 	}
-	return true // a file of one chunk may lack a cut point up to MaxChunk
+	return true // one chunk is possible, too: a file may have no cut point
 }
 
 // resolve finds the places of a file's chunks.
@@ -236,7 +239,8 @@ func (a *entriesCommit) place(ctx context.Context, c *format.Chunk) error {
 	return err
 }
 
-// write adds the entries to the manifest and verifies hashes.
+// write adds the spooled entries to the manifest and verifies the hashes of the
+// files in summed.
 func (a *entriesCommit) write(ctx context.Context) error {
 	chunks := &pack.ChunkReader{Reader: pack.Reader{Store: a.x.commits.Packs, Org: a.commit.Org}}
 	err := a.WriteTo(ctx, a.commit.Manifest.Add, func(e *format.Entry) error {
@@ -250,7 +254,7 @@ func (a *entriesCommit) write(ctx context.Context) error {
 	return errors.Join(err, chunks.Close())
 }
 
-// checkSum verifies the hash of a file.
+// checkSum reads the chunks of a file and verifies its SHA-256.
 func checkSum(ctx context.Context, chunks *pack.ChunkReader, e *format.Entry) error {
 	sum := sha256.New()
 	for i := range e.Chunks {

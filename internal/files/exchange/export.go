@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// WriteTree writes the tree to w in the form of package treewire. After an error w
-// has a part of it.
+// WriteTree writes the tree to w in the encoding of package treewire. After an error,
+// w has received only a part of the tree.
 func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writer) error {
 	m, err := x.commits.Manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -35,9 +35,9 @@ func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writ
 	return tree.Close()
 }
 
-// WriteChunks writes the selected chunks of a tree to w as they are stored, as
-// frames of package treewire. If the tree lacks a selected chunk, the error is a
-// *stint.Error. After an error w has a part of them.
+// WriteChunks writes the selected chunks of a tree to w as frames of package
+// treewire, without compressing them again. If the tree lacks a selected chunk, the
+// error is a *stint.Error. After an error, w has received only a part of the chunks.
 func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error {
 	m, err := x.commits.Manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -51,8 +51,8 @@ func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treew
 type chunkExport struct {
 	chunks  pack.ChunkReader
 	w       io.Writer
-	ranges  []treewire.Range // not written yet
-	number  int64            // of the next chunk of the tree
+	ranges  []treewire.Range // ranges that are not written yet
+	number  int64            // number of the tree's next chunk
 	started bool
 	frame   []byte
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// dropBatch is how many packs are dropped from the index at once.
+// dropBatch is the maximum number of packs that are dropped from the index at once.
 const dropBatch = 1000
 
 // SyncIndex updates the chunk index from the organisation's packs: it reads the
 // footers of packs that the index lacks and drops those that are deleted. It may
-// run beside commits. Packs that a running commit may still delete are left out:
-// those that were not sent and are younger than a day. SyncIndex continues after
-// an unreadable footer and returns the first such error.
+// run concurrently with commits. It leaves out packs that a running commit may still
+// delete: packs that PutChunks did not store and that are younger than a day.
+// SyncIndex continues after an unreadable footer and returns the first such error.
 func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 	if err := pack.CheckOrg(org); err != nil || x.commits.Index == nil {
 		return err
@@ -53,7 +53,7 @@ func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 	return first
 }
 
-// learn adds a listed pack to the index. It may be deleted by now.
+// learn adds a pack to the index, unless the pack was deleted after it was listed.
 func (x *Exchanger) learn(ctx context.Context, org, id string) error {
 	segments, err := x.commits.Packs.Footer(ctx, org, id)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -64,8 +64,8 @@ func (x *Exchanger) learn(ctx context.Context, org, id string) error {
 	return x.commits.Index.Add(org, id, segments)
 }
 
-// forget drops packs that a listing lacked, unless they were stored since. A
-// dropped pack is never added again.
+// forget drops packs from the index that were missing in a listing of the store. It
+// keeps packs that exist by now, because a dropped pack is never added again.
 func (x *Exchanger) forget(ctx context.Context, org string, packs []string) error {
 	gone, err := x.commits.Packs.Missing(ctx, org, packs)
 	if err != nil || len(gone) == 0 {

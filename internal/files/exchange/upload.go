@@ -30,10 +30,11 @@ type packScans struct {
 	last map[string]time.Time
 }
 
-// packScanInterval is the least time between two scans of an organisation.
+// packScanInterval is the minimum time between two scans of an organisation's packs.
 const packScanInterval = 10 * time.Second
 
-// due reports whether to scan now; urgent forces it.
+// due reports whether a scan of the organisation's packs is due, and then records its
+// time. If urgent is set, a scan is always due.
 func (x *packScans) due(org string, urgent bool) bool {
 	now := x.now()
 	x.mu.Lock()
@@ -45,9 +46,9 @@ func (x *packScans) due(org string, urgent bool) bool {
 	return true
 }
 
-// scanPacks adds packs to the index that it lacks: those that another server
-// stored and those that it lost. Unless urgent, it runs at most once per
-// packScanInterval.
+// scanPacks adds packs that are missing in the index, because another server stored
+// them or because the index lost them. Unless urgent is set, scanPacks does nothing
+// if the last scan was less than packScanInterval ago.
 func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) error {
 	if x.commits.Index == nil || !x.scans.due(org, urgent) {
 		return nil
@@ -67,7 +68,8 @@ func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) erro
 	return nil
 }
 
-// settled reports, by its name, whether a pack belongs to no running commit.
+// settled reports whether a pack cannot belong to a running commit, judged by the
+// name of the pack.
 func (x *Exchanger) settled(packID string) bool {
 	return strings.HasPrefix(packID, pack.SentPrefix) || pack.TimePart(packID) < stint.ULIDAt(x.scans.now().Add(-settledAge))
 }
@@ -114,16 +116,16 @@ const maxPut = 256 << 20
 
 // PutResult is the result of PutChunks.
 type PutResult struct {
-	Received int64 `json:"received"` // chunks
-	Stored   int64 `json:"stored"`   // chunks that were not stored before
+	Received int64 `json:"received"` // number of received chunks
+	Stored   int64 `json:"stored"`   // number of these chunks that were not stored before
 }
 
 // PutChunks stores the chunks in r, which are frames of package treewire, for a
-// later CommitEntries. After an error nothing is stored.
+// later CommitEntries. After an error, none of the chunks is stored.
 //
-// Received segments are not stored, because they would become part of archives,
-// and their content does not prove that they end on a block boundary. PutChunks
-// compresses the content again.
+// PutChunks compresses the content again and does not store received segments:
+// stored segments become parts of archives, and valid content does not prove that
+// a segment ends on a block boundary.
 func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return PutResult{}, err
@@ -201,7 +203,8 @@ func (p *chunkUpload) chunk(f *treewire.Frame) error {
 	return nil
 }
 
-// malformed returns the error for received bytes that cannot be decoded.
+// malformed returns the error for received bytes that cannot be decoded. what names
+// the received data in the message.
 func malformed(what string, err error) error {
 	var e *stint.Error
 	switch {
@@ -227,7 +230,8 @@ func reason(err error) string {
 	return limits.Printable(text)
 }
 
-// Exchanger stores and sends single chunks. It is safe for concurrent use.
+// Exchanger stores and sends snapshots as entries and chunks. It is safe for
+// concurrent use.
 type Exchanger struct {
 	commits *commit.Committer
 	limits  limits.Limits

@@ -3,7 +3,7 @@ package format
 // Format is the format of an archive of a snapshot.
 type Format string
 
-// The formats. Zip is for downloads only.
+// The archive formats. Zip is for downloads only.
 const (
 	TarGzip Format = "tar.gz"
 	Tar     Format = "tar"

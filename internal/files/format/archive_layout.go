@@ -2,7 +2,8 @@ package format
 
 import "hash/crc32"
 
-// GzipHead begins every tar.gz. It has no name, time, or operating system.
+// GzipHead is the header of every tar.gz. It states no name, time, or operating
+// system.
 var GzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
 // ArchivePart is a segment of a tar.gz: literal bytes or a stored chunk.
@@ -10,7 +11,7 @@ type ArchivePart struct {
 	Literal []byte // nil for a stored chunk
 	Chunk   *Chunk
 	Length  int64 // bytes of the segment
-	raw     int64 // bytes of its content
+	raw     int64 // bytes of the expanded segment
 	crc     uint32
 }
 
@@ -22,10 +23,10 @@ type ArchiveLayout struct {
 	pending []byte // headers and padding not emitted yet
 }
 
-// pendingMax bounds the headers that are not emitted yet, in bytes.
+// pendingMax is the number of pending bytes from which Add emits them.
 const pendingMax = 32 << 10
 
-// Add adds an entry.
+// Add emits the parts of the next entry. A part with headers may remain pending.
 func (l *ArchiveLayout) Add(e *Entry) {
 	l.pending = AppendTarHeader(l.pending, e)
 	for i := range e.Chunks {
@@ -46,7 +47,7 @@ var ArchiveEnd = func() (end ArchivePart) {
 	return end
 }()
 
-// Flush emits the pending headers.
+// Flush emits the pending headers and padding as one part.
 func (l *ArchiveLayout) Flush() {
 	if len(l.pending) == 0 {
 		return
@@ -56,11 +57,11 @@ func (l *ArchiveLayout) Flush() {
 	l.pending = l.pending[:0]
 }
 
-// ArchiveSum is the length, content length, and checksum of consecutive parts.
+// ArchiveSum describes consecutive parts of a tar.gz.
 type ArchiveSum struct {
-	Length int64
-	Raw    int64
-	Crc    uint32
+	Length int64  // bytes in the tar.gz
+	Raw    int64  // bytes of the expanded tar
+	Crc    uint32 // CRC-32 (IEEE) of the expanded tar
 }
 
 // Add appends a part.

@@ -3,13 +3,14 @@ package format
 // Sizes of chunks, in bytes.
 const (
 	WholeFile = 1 << 20   // files up to this many bytes are one chunk
-	MinChunk  = 512 << 10 // chunks of larger files have at least this size
-	MaxChunk  = 2 << 20   // and at most this size, except the last one
+	MinChunk  = 512 << 10 // minimum size of a larger file's chunks, except the last one
+	MaxChunk  = 2 << 20   // maximum size of a chunk
 	midChunk  = 1 << 20   // from this size on, a cut is more likely
 )
 
-// The masks select the bits of the rolling hash that must be zero at a cut: more
-// bits before midChunk and fewer after it, which narrows the spread of sizes.
+// The masks select the bits of the rolling hash that must be zero at a cut. The mask
+// before midChunk has more bits than the mask after it, so that the sizes of chunks
+// vary less.
 const (
 	strictMask = ^(^uint64(0) >> 22)
 	easyMask   = ^(^uint64(0) >> 18)
@@ -29,9 +30,9 @@ var gear = func() (g [256]uint64) {
 	return g
 }()
 
-// Cut returns the length of the first chunk of b, which holds the rest of the file
-// or at least MaxChunk bytes. It depends on the content only, so an insertion
-// changes only the chunks around it.
+// Cut returns the length of the first chunk of b. b must hold the rest of the file or
+// at least MaxChunk bytes. Cut points depend only on the content, so an insertion
+// into a file changes only the chunks around it.
 func Cut(b []byte) int {
 	if len(b) <= MinChunk {
 		return len(b)

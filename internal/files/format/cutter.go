@@ -8,13 +8,13 @@ import (
 // MaxSingleChunk is the size in bytes up to which a file is one chunk.
 const MaxSingleChunk = WholeFile
 
-// Cutter cuts content into the chunks that a Library stores for it. It serves one
-// goroutine.
+// Cutter cuts content into the same chunks as a Library does. It is not safe for
+// concurrent use.
 type Cutter struct {
 	r     io.Reader
 	b     []byte
 	n     int // bytes in b
-	taken int // bytes of b that were returned
+	taken int // bytes of b that the last Next returned
 	begun bool
 	ended bool // r has ended
 }
@@ -27,8 +27,8 @@ func (c *Cutter) Reset(r io.Reader) {
 	*c = Cutter{r: r, b: c.b}
 }
 
-// Next returns the content of the next chunk, or io.EOF after the last one. It is
-// valid until the next call.
+// Next returns the content of the next chunk, or io.EOF after the last one. The
+// content is valid until the next call.
 func (c *Cutter) Next() ([]byte, error) {
 	c.n = copy(c.b, c.b[c.taken:c.n])
 	c.taken = 0
@@ -66,14 +66,14 @@ func (c *Cutter) take(n int) ([]byte, error) {
 }
 
 // Codec converts between chunks and their segments. The zero value is ready for
-// use. It serves one goroutine.
+// use. A Codec is not safe for concurrent use.
 type Codec struct {
 	out      *Compressor
 	segment  bytes.Buffer
 	expander Expander
 }
 
-// Segment returns the segment of a chunk. It is valid until the next call.
+// Segment returns the segment of a chunk. The segment is valid until the next call.
 func (c *Codec) Segment(chunk []byte) ([]byte, error) {
 	if c.out == nil {
 		c.out = NewCompressor()
@@ -84,14 +84,14 @@ func (c *Codec) Segment(chunk []byte) ([]byte, error) {
 	return c.segment.Bytes(), nil
 }
 
-// Chunk fills b with the content of a segment. It is an error if the content does
-// not fill b or does not have the SHA-256 sum.
+// Chunk expands a segment into b. If the content does not fill b or its SHA-256 is
+// not sum, Chunk returns an error.
 func (c *Codec) Chunk(b, segment []byte, sum [32]byte) error {
 	return c.expander.Expand(b, segment, &Chunk{Hash: sum})
 }
 
 // Fill reads until b is full or r has ended. Unlike io.ReadFull, it distinguishes
-// the end from a reader's own io.ErrUnexpectedEOF.
+// the end of r from an io.ErrUnexpectedEOF that r returns.
 func Fill(r io.Reader, b []byte) (n int, ended bool, err error) {
 	for n < len(b) {
 		var more int

@@ -47,10 +47,10 @@ type Entry struct {
 	Mode   uint16 // permission bits
 	Sec    int64  // modification time in Unix seconds, which may be negative,
 	Nsec   int32  // plus nanoseconds
-	Size   int64
-	SHA256 Hash // of the whole content
+	Size   int64  // bytes of content
+	SHA256 Hash   // of the whole content
 	Chunks []Chunk
-	Target string
+	Target string // of a symbolic link
 }
 
 // Chunk is a piece of a file's content.
@@ -68,7 +68,8 @@ type Place struct {
 	CRC    uint32 // CRC-32 (IEEE) of the content
 }
 
-// Modification times are limited to the years that the API can represent.
+// FirstSecond and LastSecond limit modification times, in Unix seconds, to the years
+// that the API can represent.
 var (
 	FirstSecond = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	LastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
@@ -98,8 +99,10 @@ func (e *Entry) Equal(o *Entry) bool {
 	return e.Kind == o.Kind && e.Mode == o.Mode && e.Size == o.Size && e.SHA256 == o.SHA256 && e.Target == o.Target
 }
 
-// ComparePaths orders paths as a walk visits them: a slash sorts before every
-// other byte, so the content of a folder follows the folder directly.
+// ComparePaths returns a negative number if a is before b, 0 if they are equal, and
+// otherwise a positive number. Paths are in the order in which a walk visits them: a
+// slash sorts before every other byte, so the content of a folder follows the folder
+// directly.
 func ComparePaths(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -141,8 +144,8 @@ func (e *Entry) AppendLogical(b []byte) []byte {
 	return b
 }
 
-// AppendStored appends the entry with the places of its chunks, as DecodeEntry
-// reads it. Packs are numbers in t.
+// AppendStored appends the entry with the places of its chunks in the form that
+// DecodeEntry reads. Packs are encoded as their numbers in t.
 func (e *Entry) AppendStored(b []byte, t *PackTable) []byte {
 	b = e.AppendLogical(b)
 	for i := range e.Chunks {
@@ -214,7 +217,8 @@ type PackTable struct {
 	numbers map[string]uint32
 }
 
-// Number returns the number of a pack, a new one on its first use.
+// Number returns the number of a pack. On its first use, the pack gets the next
+// number.
 func (t *PackTable) Number(id string) uint32 {
 	if n, ok := t.numbers[id]; ok {
 		return n
@@ -233,7 +237,8 @@ func (t *PackTable) reset() {
 	clear(t.numbers)
 }
 
-// Decoder reads the fields of an encoding. After the first error it returns zeros.
+// Decoder reads the fields of an encoding. After the first error, all fields are
+// zero.
 type Decoder struct {
 	B   []byte
 	err error
@@ -295,7 +300,7 @@ func (r *Decoder) Hash() (h Hash) {
 	return h
 }
 
-// pack reads the number of a pack in packs.
+// pack reads an index into packs and returns the pack.
 func (r *Decoder) pack(packs []string) string {
 	n := r.uint(1<<32 - 1)
 	if n >= uint64(len(packs)) {
@@ -307,5 +312,6 @@ func (r *Decoder) pack(packs []string) string {
 
 func (r *Decoder) text() string { return string(r.take(r.uint(1 << 20))) }
 
-// Damaged wraps the reason why stored bytes cannot be decoded.
+// Damaged returns an error that wraps ErrDamaged and err, the reason why stored bytes
+// cannot be decoded.
 func Damaged(err error) error { return fmt.Errorf("%w: %w", ErrDamaged, err) }

@@ -17,7 +17,7 @@ const (
 	PageSegment                         // a compressed page of a manifest
 )
 
-// Segment is a record of a footer.
+// Segment describes a segment of a pack. It is a record of the pack's footer.
 type Segment struct {
 	Kind   SegmentKind
 	Hash   Hash   // of a chunk's content, or of a page as it is stored
@@ -48,14 +48,16 @@ func (s *Segment) Append(b []byte) []byte {
 	return b
 }
 
-// AppendTrailer completes the records of a footer.
+// AppendTrailer appends the trailer of a footer to its records b: the length of b,
+// the SHA-256 of b, and magic.
 func AppendTrailer(b []byte, magic string) []byte {
 	sum := sha256.Sum256(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)))
 	return append(append(b, sum[:]...), magic...)
 }
 
-// DecodeFooter reads the footer of a pack of size bytes through read.
+// DecodeFooter reads the footer of a pack of size bytes. read must return n bytes of
+// the pack from an offset.
 func DecodeFooter(size int64, read func(offset, n int64) ([]byte, error)) ([]Segment, error) {
 	records, begin, err := readRecords(size, FooterMagic, read)
 	if err != nil {
@@ -91,8 +93,8 @@ func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, e
 	return tail, begin, nil
 }
 
-// DecodeSegments decodes the records of a footer that begins at begin. The
-// segments must fill the pack up to there.
+// DecodeSegments decodes the records b of a footer that begins at the offset begin.
+// If the segments do not fill the pack exactly up to begin, the error is ErrDamaged.
 func DecodeSegments(b []byte, begin int64) ([]Segment, error) {
 	segments := make([]Segment, 0, len(b)/FooterRecord)
 	at := int64(0)
@@ -120,7 +122,8 @@ func decodeSegment(r *Decoder) Segment {
 // tailSize is the number of bytes that are read at once from the end of a pack.
 const tailSize = 64 << 10
 
-// DecodeCompacted reads the footer of a compacted pack of size bytes through read.
+// DecodeCompacted reads the footer of a compacted pack of size bytes. read must
+// return n bytes of the pack from an offset.
 func DecodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]Segment, error) {
 	b, begin, err := readRecords(size, CompactedMagic, read)
 	if err != nil {
@@ -146,6 +149,6 @@ func DecodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]
 // CompactedMagic ends the footer of a compacted pack.
 const CompactedMagic = "stint-c2"
 
-// MaxPack bounds the size of a pack in bytes. Only a single larger page makes a
-// larger pack.
+// MaxPack is the maximum size of a pack in bytes. A pack is larger only if it holds a
+// single larger page.
 const MaxPack = 16 << 20

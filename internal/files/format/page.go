@@ -6,25 +6,26 @@ import (
 )
 
 // A page holds consecutive entries: a list of the packs that their places refer
-// to, then the entries. The ends of pages follow from the entries alone, so an
-// edit moves only the ends around it.
+// to, then the entries. The ends of pages depend only on the entries, so a change
+// moves only the ends near it. Logical bytes are bytes that AppendLogical appends.
 const (
 	minPage = 16 << 10  // logical bytes from which a page may end after a suitable path
 	maxPage = 256 << 10 // logical bytes at which a page ends after any path
-	// pageMask selects the bits of a path's hash that are zero at an end.
+	// pageMask selects the bits of a path's hash that are zero for a suitable path.
 	pageMask = 1<<9 - 1
 	// maxPageBytes bounds the memory that a damaged manifest can cause to be
 	// allocated for a page, as stored and expanded.
 	maxPageBytes = 64 << 20
 )
 
-// EndsPage reports whether a page of that many logical bytes ends after path.
+// EndsPage reports whether a page of logical bytes ends after the entry at path.
 func EndsPage(path string, logical int) bool {
 	return logical >= maxPage || logical >= minPage && pathHash(path)&pageMask == 0
 }
 
-// pathHash is FNV-1a with a final step that spreads it over all bits. Changing it
-// changes the digest of every tree with more than one page.
+// pathHash returns the FNV-1a hash of a path, mixed so that every bit depends on the
+// whole path. A change of the function changes the digest of every tree with more
+// than one page.
 func pathHash(path string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(path) {
@@ -37,22 +38,23 @@ func pathHash(path string) uint64 {
 
 // Page describes a page in a root.
 type Page struct {
-	First   string // path of its first entry
-	Logical Hash   // hash of its entries' logical form
-	Pack    uint32 // index of its pack in the root's list,
-	Offset  uint32 // bytes from the start of the pack,
-	Length  uint32 // and bytes in the pack
-	Sum     Hash   // of the stored bytes
-	Entries int64
-	Files   int64
+	First   string     // path of the first entry
+	Logical Hash       // LogicalHash of the entries
+	Pack    uint32     // index in Root.Packs of the pack that holds the page
+	Offset  uint32     // offset of the page in the pack, in bytes
+	Length  uint32     // length of the stored page in bytes
+	Sum     Hash       // SHA-256 of the stored page
+	Entries int64      // number of entries
+	Files   int64      // number of files
 	Size    int64      // sum of the file sizes in bytes
-	Archive ArchiveSum // its part of the tar.gz
-	Packs   []uint32   // packs that the places of its entries refer to, by index
+	Archive ArchiveSum // the page's parts of the tar.gz
+	Packs   []uint32   // indices in Root.Packs of the packs that hold the entries' chunks
 }
 
-// pageRecord is the approximate size of a page in a root without its first path
-// and packs; packRecord is that of a pack. Roots may exceed the sum somewhat:
-// roots of twice the size can be read.
+// PageRecord is the approximate number of bytes of a page in a root, without its
+// first path and its packs. PackRecord is the approximate number of bytes of a pack
+// in a root. A root may be somewhat larger than the sum, because roots of twice the
+// permitted size can be read.
 const (
 	PageRecord = 2*sha256.Size + 40
 	PackRecord = 40
@@ -106,8 +108,8 @@ func decodePage(r *Decoder, limit int) (p Page) {
 	return p
 }
 
-// AppendPage encodes entries as a page. It empties t and then numbers the packs of
-// the page in it.
+// AppendPage appends a page that holds entries. It empties t first, so that t then
+// holds the packs of the page.
 func AppendPage(b []byte, t *PackTable, entries []*Entry) []byte {
 	t.reset()
 	var body []byte
@@ -139,8 +141,8 @@ func DecodeEntries(b []byte) ([]*Entry, error) {
 	return entries, r.err
 }
 
-// LogicalHash returns the hash that identifies a page's entries in a root and a
-// digest.
+// LogicalHash returns the SHA-256 of the entries' logical form, which identifies the
+// entries of a page in a root and in a digest.
 func LogicalHash(entries []*Entry) (h Hash) {
 	sum := sha256.New()
 	var b []byte

@@ -8,16 +8,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A root is the object of a tree: a magic word, the hash of the rest, and,
-// compressed, the lists of packs and pages.
+// A root is the object that describes a tree. It consists of a magic number, the
+// SHA-256 of the remaining bytes, and a zstd frame with the lists of packs and pages.
 
 const (
 	rootMagic = "stint-r2"
-	// RootHead is the size in bytes of the part of a root before its frame.
+	// RootHead is the size in bytes of the part of a root before the zstd frame.
 	RootHead = len(rootMagic) + sha256.Size
-	// MaxRoot bounds the memory that a damaged root can cause to be allocated,
-	// compressed and expanded. Written roots stay below half of it: see
-	// Limits.RootBytes.
+	// MaxRoot is the maximum size in bytes of a root, both compressed and expanded.
+	// It bounds the memory that a damaged root can cause to be allocated. Written
+	// roots stay below half of MaxRoot: see Limits.RootBytes.
 	MaxRoot = 64 << 20
 	// logicalHead is the beginning of the bytes that the digest covers.
 	logicalHead = "stint tree 2\n"
@@ -25,14 +25,14 @@ const (
 
 // Root lists the packs and pages of a tree.
 type Root struct {
-	Packs []string
+	Packs []string // IDs
 	Pages []Page
-	// Sums over the pages.
+	// Sums over the pages, see Sum.
 	entries, Files, Size int64
 	archive              int64 // bytes of the pages' parts of the tar.gz
 }
 
-// Sum adds up the pages.
+// Sum computes the sums over the pages. It must be called once.
 func (x *Root) Sum() {
 	for i := range x.Pages {
 		p := &x.Pages[i]
@@ -43,8 +43,8 @@ func (x *Root) Sum() {
 	}
 }
 
-// Digest returns the name of the tree. It covers the entries through the hashes of
-// the pages.
+// Digest returns the digest of the tree, in hexadecimal. It covers the entries
+// through the logical hashes of the pages.
 func (x *Root) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(logicalHead))
@@ -59,7 +59,8 @@ func (x *Root) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Tar returns the sums of the whole tar inside the tar.gz.
+// Tar returns the sum of all pages and ArchiveEnd, which are the whole tar in the
+// tar.gz.
 func (x *Root) Tar() ArchiveSum {
 	var m ArchiveSum
 	for i := range x.Pages {
@@ -69,7 +70,7 @@ func (x *Root) Tar() ArchiveSum {
 	return m
 }
 
-// Encode returns the object.
+// Encode returns the root object, compressed by z.
 func (x *Root) Encode(z *zstd.Encoder) []byte {
 	b := x.AppendBody(nil)
 	object := z.EncodeAll(b, make([]byte, RootHead, RootHead+len(b)/2))
@@ -79,7 +80,7 @@ func (x *Root) Encode(z *zstd.Encoder) []byte {
 	return object
 }
 
-// AppendBody appends the part of the object that is compressed.
+// AppendBody appends the lists of packs and pages in uncompressed form.
 func (x *Root) AppendBody(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(x.Packs)))
 	for _, id := range x.Packs {
@@ -92,7 +93,8 @@ func (x *Root) AppendBody(b []byte) []byte {
 	return b
 }
 
-// DecodeRoot decodes an object.
+// DecodeRoot decodes a root object. If the object is damaged, the error wraps
+// ErrDamaged.
 func DecodeRoot(object []byte, z *zstd.Decoder) (*Root, error) {
 	head := &Decoder{B: object}
 	magic, sum := head.take(uint64(len(rootMagic))), head.Hash()
@@ -106,7 +108,7 @@ func DecodeRoot(object []byte, z *zstd.Decoder) (*Root, error) {
 	return DecodeRootBody(b)
 }
 
-// DecodeRootBody decodes the part of the object that is compressed.
+// DecodeRootBody decodes the lists that AppendBody encoded.
 func DecodeRootBody(b []byte) (*Root, error) {
 	r := &Decoder{B: b}
 	x := &Root{}

@@ -12,19 +12,19 @@ import (
 )
 
 // A segment is a piece of a raw deflate stream that begins and ends on a byte
-// boundary, refers to nothing before itself, and does not end the stream. So
-// concatenated segments are a stream again.
+// boundary, does not refer to bytes before its beginning, and does not end the
+// stream. Therefore concatenated segments form a deflate stream again.
 
 // StreamEnd is the final, empty block that completes a stream of segments.
 var StreamEnd = []byte{3, 0}
 
 const (
-	storedBlock = 1<<16 - 1 // the most content of a stored block
-	blockHead   = 5         // the bytes before it
+	storedBlock = 1<<16 - 1 // maximum content of a stored block, in bytes
+	blockHead   = 5         // bytes before the content of a stored block
 	maxSegment  = MaxChunk + blockHead*(MaxChunk/storedBlock+1)
 )
 
-// Compressor makes segments. It serves one goroutine.
+// Compressor makes segments. It is not safe for concurrent use.
 type Compressor struct {
 	w *flate.Writer
 }
@@ -38,8 +38,8 @@ func NewCompressor() *Compressor {
 	return &Compressor{w: w}
 }
 
-// Compress replaces the content of out by the segment of b: deflated, or stored if
-// that is not larger.
+// Compress replaces the content of out by the segment of b. The segment is deflated,
+// unless stored blocks are not larger.
 func (c *Compressor) Compress(out *bytes.Buffer, b []byte) error {
 	out.Reset()
 	if !looksRandom(b) {
@@ -70,15 +70,16 @@ func looksRandom(b []byte) bool {
 	return len(b) > 4096 && compress.Estimate(b[:min(len(b), 64<<10)]) < 0.02
 }
 
-// Expander turns segments back into chunks. It serves one goroutine.
+// Expander turns segments back into chunks. It is not safe for concurrent use.
 type Expander struct {
 	r io.ReadCloser
 }
 
-// ErrCorrupt means that a chunk does not have its hash.
+// ErrCorrupt means that a segment cannot be expanded to a chunk with the right hash.
 var ErrCorrupt = errors.New("a stored chunk is corrupt")
 
-// Expand fills b with the content of c from its segment and checks its hash.
+// Expand expands the segment of c into b, which must have the size of c, and checks
+// the hash of the content.
 func (x *Expander) Expand(b, segment []byte, c *Chunk) error {
 	source := io.MultiReader(bytes.NewReader(segment), bytes.NewReader(StreamEnd))
 	if x.r == nil {
@@ -97,8 +98,8 @@ func (x *Expander) Expand(b, segment []byte, c *Chunk) error {
 
 // AppendRuns appends a segment that holds b. It is meant for tar headers, which
 // are mostly runs of one byte, and its output depends on b only: an archive must
-// not change with the release of a compressor. It only repeats the preceding byte,
-// in the fixed code of RFC 1951, 3.2.6.
+// not change with the release of a compressor. The segment consists of literals and
+// repetitions of the preceding byte, in the fixed code of RFC 1951, 3.2.6.
 func AppendRuns(out, b []byte) []byte {
 	w := bitWriter{out: out}
 	w.write(1<<1, 3) // not final, fixed code
@@ -146,7 +147,7 @@ func (w *bitWriter) literal(c byte) {
 	w.write(uint64(s.bits), uint(s.n))
 }
 
-// repeat writes n copies of c, the byte that was written last.
+// repeat writes n copies of c. The byte written last must be c.
 func (w *bitWriter) repeat(n int, c byte) {
 	for n > 2 {
 		length := min(n, len(runCode)-1)
@@ -159,13 +160,13 @@ func (w *bitWriter) repeat(n int, c byte) {
 	}
 }
 
-// symbol is a code of n bits in the order of bitWriter.
+// symbol is a code of n bits, in the bit order of bitWriter.
 type symbol struct {
 	bits uint32
 	n    uint8
 }
 
-// fixedCode holds the codes of literals.
+// fixedCode holds the code of each literal byte.
 var fixedCode = func() (t [256]symbol) {
 	for c := range t {
 		if c < 144 {
@@ -177,8 +178,8 @@ var fixedCode = func() (t [256]symbol) {
 	return t
 }()
 
-// runCode holds the codes of repeating the last byte 3 to 258 times: length code,
-// extra bits, distance 1.
+// runCode holds, by count, the codes that repeat the last byte 3 to 258 times: length
+// code, extra bits, distance 1.
 var runCode = func() (t [259]symbol) {
 	length := 3
 	for code := range 28 { // 257 to 284

@@ -16,7 +16,7 @@ const (
 )
 
 // AppendTarHeader appends the tar header of e: a plain POSIX header, preceded by
-// an extended (PAX) one if fields do not fit. Owners are not kept.
+// an extended (PAX) header if fields do not fit. Owner and group are 0.
 func AppendTarHeader(b []byte, e *Entry) []byte {
 	h := header{name: e.Path, mode: e.Mode, size: e.Size, mtime: e.Sec, typeflag: '0', link: e.Target}
 	switch e.Kind {
@@ -128,8 +128,8 @@ func (h *header) append(out []byte) []byte {
 	return append(out, b[:]...)
 }
 
-// octal fills a field with digits and a final NUL. A value that does not fit is in
-// an extended record and 0 here.
+// octal fills a field with the octal digits of v and a final NUL. If v does not fit,
+// the field is 0, and an extended record holds the value.
 func octal(field []byte, v int64) {
 	digits := len(field) - 1
 	if v < 0 || v>>(3*digits) != 0 {
