@@ -10,7 +10,7 @@ const (
 	Volumes   FileSetKind = "volume"
 )
 
-// Prefix returns the prefix of identifiers of the kind.
+// Prefix returns the prefix of the identifiers of file sets of kind k.
 func (k FileSetKind) Prefix() string {
 	if k == Artifacts {
 		return PrefixArtifact
@@ -48,7 +48,7 @@ type FileSetVersion struct {
 	Message    string `json:"message"`
 	CreatedBy  string `json:"createdBy"`
 	CreatedAt  Time   `json:"createdAt"`
-	Kept       bool   `json:"kept,omitempty"` // excluded from retention
+	Kept       bool   `json:"kept,omitempty"` // retention does not delete this version
 }
 
 // StorageUsage contains the storage usage of an organisation.
@@ -62,7 +62,7 @@ type StorageUsage struct {
 	Volumes       int64  `json:"volumes"`
 	Versions      int64  `json:"versions"`
 	Checkpoints   int64  `json:"checkpoints"`
-	VersionBytes  int64  `json:"versionBytes"` // each version counted in full
+	VersionBytes  int64  `json:"versionBytes"` // sum of the sizes of all versions, before compression and deduplication
 }
 
 // FileEntry is one entry of a version. Mode is octal ("0644"), SHA256 is
@@ -85,8 +85,9 @@ const (
 	FileRenamed = "renamed" // the same content under another path
 )
 
-// FileChange is one difference between two versions. Path is the path of To, or
-// of From if To is nil. The two paths differ if a file was renamed.
+// FileChange is one difference between two versions. From is nil if the entry was
+// added, and To is nil if it was removed. Path is the path of To, or the path of
+// From if To is nil. The paths of From and To differ only if a file was renamed.
 type FileChange struct {
 	Path   string     `json:"path"`
 	Change string     `json:"change"`

@@ -31,13 +31,15 @@ type Definition struct {
 	Placement    *Placement                `json:"placement,omitempty"`
 }
 
-// Provider is the model endpoint of an agent. The agent receives another
-// address and a placeholder; the host inserts the key.
+// Provider is the model endpoint of an agent. The agent receives the address of
+// the model proxy and a placeholder. The proxy, outside the sandbox, inserts the
+// API key.
 type Provider struct {
 	Type    string     `json:"type,omitempty"`
 	BaseURL string     `json:"baseUrl,omitempty"`
 	APIKey  *SecretRef `json:"apiKey,omitempty"`
-	// Prices are the prices of models by name; "*" is the default.
+	// Prices contains the price of each model by name. The price of "*" applies to
+	// all other models.
 	Prices map[string]Price `json:"prices,omitempty"`
 }
 
@@ -57,8 +59,8 @@ type SecretRef struct {
 	Secret string `json:"secret"`
 }
 
-// VolumeMount mounts a volume in the sandbox. Its key in the definition is the
-// volume's name.
+// VolumeMount mounts a volume in the sandbox. The key in Definition.Volumes is
+// the volume's name.
 type VolumeMount struct {
 	Path     string `json:"path,omitempty"`
 	Version  string `json:"version,omitempty"`
@@ -66,7 +68,8 @@ type VolumeMount struct {
 	Writable bool   `json:"writable,omitempty"`
 }
 
-// ArtifactMount is the path of the artifact, which is the working directory.
+// ArtifactMount sets the path of the artifact in the sandbox, which is also the
+// agent's working directory.
 type ArtifactMount struct {
 	Path string `json:"path,omitempty"`
 }
@@ -80,7 +83,8 @@ type Network struct {
 	Inspect []string `json:"inspect,omitempty"`
 }
 
-// BrokeredSecret lists the hosts to which the egress proxy sends the value.
+// BrokeredSecret lists the hosts to which the egress proxy sends the secret's
+// value in place of its placeholder.
 type BrokeredSecret struct {
 	Hosts []string `json:"hosts,omitempty"`
 }
@@ -117,8 +121,8 @@ const (
 	ProviderOffline   = "offline"
 )
 
-// Price returns the price of a model that has several names: that of the first
-// name with a price, otherwise that of "*".
+// Price returns the price of a model that has the given names: the price of the
+// first name in Prices, or else the price of "*". It reports whether there is one.
 func (p *Provider) Price(names ...string) (Price, bool) {
 	if p == nil {
 		return Price{}, false
@@ -132,7 +136,8 @@ func (p *Provider) Price(names ...string) (Price, bool) {
 	return price, ok
 }
 
-// ArtifactPath returns the path of the artifact: the working directory.
+// ArtifactPath returns the path of the artifact in the sandbox, which is the working
+// directory. The default is /workspace.
 func (d *Definition) ArtifactPath() string {
 	if d.Artifact != nil && d.Artifact.Path != "" {
 		return d.Artifact.Path
@@ -140,7 +145,7 @@ func (d *Definition) ArtifactPath() string {
 	return "/workspace"
 }
 
-// NetworkMode returns public, restricted, or none.
+// NetworkMode returns public, restricted, or none. The default is public.
 func (d *Definition) NetworkMode() string {
 	if d.Network != nil && d.Network.Mode != "" {
 		return d.Network.Mode
@@ -148,7 +153,7 @@ func (d *Definition) NetworkMode() string {
 	return "public"
 }
 
-// Schema returns the JSON Schema of the agent's last message, or nil.
+// Schema returns the JSON Schema that the agent's last message must match, or nil.
 func (d *Definition) Schema() json.RawMessage {
 	if d.Output == nil {
 		return nil
@@ -156,8 +161,8 @@ func (d *Definition) Schema() json.RawMessage {
 	return d.Output.Schema
 }
 
-// Idle returns how long a run may be silent; 0 is unlimited.
+// Idle returns how long a run may go without output and model calls; 0 is unlimited.
 func (l *Limits) Idle() time.Duration {
-	d, _ := time.ParseDuration(l.IdleTimeout) // validated when it was stored
+	d, _ := time.ParseDuration(l.IdleTimeout) // the definition was validated before it was stored
 	return d
 }

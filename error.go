@@ -15,17 +15,17 @@ type Kind int
 const (
 	KindInternal            Kind = iota // a fault of the server; users see a general message
 	KindInvalid                         // a parameter, a body, or a state is wrong
-	KindNotFound                        // it does not exist in the caller's organisation
-	KindConflict                        // it conflicts with existing state
+	KindNotFound                        // the resource does not exist in the caller's organisation
+	KindConflict                        // the request conflicts with the state of a resource
 	KindUnauthenticated                 // the token is missing or invalid
-	KindForbidden                       // the token may not do this
+	KindForbidden                       // the token does not permit the operation
 	KindRateLimited                     // too many requests
 	KindMethodNotAllowed                // the path does not support the method
-	KindNotAcceptable                   // no representation fits Accept
+	KindNotAcceptable                   // the response has no media type that Accept allows
 	KindTooLarge                        // the request exceeds a limit
 	KindUnsupportedMedia                // the Content-Type is not supported
 	KindRangeNotSatisfiable             // the Range is outside of the content
-	KindUnavailable                     // try again later
+	KindUnavailable                     // a temporary fault; the client can try again later
 )
 
 // The codes of the public error body.
@@ -54,9 +54,9 @@ const (
 	CodeInternal              = "internal_error"
 )
 
-// Error is an error for users. Kind and Code are for programs, and Message says
-// what happened and what to do. Param is the path of the invalid member
-// ("volumes.data.path"), if any.
+// Error is an error for users. Kind and Code are for programs. Message says what
+// happened and what to do. Param is the path of the invalid parameter, such as
+// "volumes.data.path", or empty. Details is set if a request has several errors.
 type Error struct {
 	Kind    Kind
 	Code    string
@@ -117,8 +117,9 @@ func AlreadyExists(noun, name string) *Error {
 	}
 }
 
-// JoinErrors returns nil if all errors are nil, the error itself if there is one,
-// and otherwise the first error with all of them as Details.
+// JoinErrors joins the errors that are not nil. It returns nil if there are none, and
+// a single error unchanged. Otherwise it returns a copy of the first error with the
+// messages of all errors as Message and all errors as Details.
 func JoinErrors(errs ...*Error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(e *Error) bool { return e == nil })
 	switch len(errs) {
@@ -145,8 +146,8 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-// Excerpt returns the first n bytes of s for an error message, without control
-// characters and invalid UTF-8. An ellipsis marks that text is missing.
+// Excerpt returns at most the first n bytes of s, for an error message. Control
+// characters and invalid UTF-8 are replaced by "?". If s is cut, "…" is appended.
 func Excerpt(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -28,8 +28,8 @@ const (
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // IDs generates identifiers: a prefix and a lower-case ULID, which sorts by time.
-// Identifiers of one IDs are unique, and later ones are greater, even within a
-// millisecond. It is safe for concurrent use.
+// The ULIDs of one IDs are unique, and each is greater than all earlier ones, even
+// within a millisecond. IDs is safe for concurrent use.
 type IDs struct {
 	now    func() time.Time
 	random io.Reader
@@ -58,7 +58,7 @@ func (g *IDs) New(prefix string) string {
 		if _, err := io.ReadFull(g.random, id[6:]); err != nil {
 			panic("stint: no randomness for an identifier: " + err.Error())
 		}
-		id[6] &= 0x7f // leaves room for increments within the millisecond
+		id[6] &= 0x7f // leave room for increments within the millisecond
 	}
 	g.last = id
 	return prefix + encodeULID(id)
@@ -85,7 +85,7 @@ func encodeULID(id [16]byte) string {
 }
 
 // ULIDAt returns the least ULID (26 characters, without prefix) that can be
-// generated at t or later. It bounds ranges of identifiers by time.
+// generated at t or later. It serves as the limit of a range of identifiers by time.
 func ULIDAt(t time.Time) string {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)
