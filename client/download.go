@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Formats of DownloadAs.
+// The archive formats that DownloadAs accepts.
 const (
 	TarGzip = "tar.gz"
 	Zip     = "zip"
@@ -21,18 +21,19 @@ const (
 	Tar     = "tar"
 )
 
-// Download writes a version, by default the current one, to w as a tar.gz archive and
-// returns its length. The request to the archive's URL does not contain the token. If
-// the connection breaks, Download resumes the transfer; each byte is written to w once.
-// If the server sends the SHA-256 of the archive, Download verifies it.
+// Download writes a version of the artifact or volume id to w as a tar.gz archive and
+// returns the number of bytes written. The version "" or "latest" is the current one.
+// The request for the archive does not contain the API token. If the connection breaks,
+// Download resumes the transfer; each byte is written to w once. If the server sends the
+// SHA-256 of the archive, Download verifies it.
 func (t *FileSets) Download(ctx context.Context, id, version string, w io.Writer) (int64, error) {
 	return t.DownloadAs(ctx, id, version, "", w)
 }
 
-// DownloadAs is like Download in another format; "" is tar.gz.
+// DownloadAs is like Download, but the archive has the given format; "" is tar.gz.
 func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
 	if version == "" || version == "latest" {
-		// Resolved once, so that all attempts download the same version.
+		// Resolve the version once, so that all attempts download the same one.
 		current, err := t.current(ctx, id)
 		if err != nil {
 			return 0, err
@@ -57,7 +58,8 @@ func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w
 	}
 }
 
-// current returns the ID of the current version, or "" if there is none.
+// current returns the ID of the current version of the file set id, or "" if the file
+// set does not have a version.
 func (t *FileSets) current(ctx context.Context, id string) (string, error) {
 	fileSet, err := t.Get(ctx, id)
 	if err != nil || fileSet.CurrentVersionID == nil {
@@ -72,12 +74,13 @@ type download struct {
 	id, version, format string
 	w                   io.Writer
 	written             int64
-	sum                 hash.Hash // of the written bytes
+	sum                 hash.Hash // SHA-256 of the written bytes
 	tag                 string    // ETag of the last response, unless it is weak
-	digest              string    // Repr-Digest of the last response that had one
+	digest              string    // Repr-Digest of the last response with this header
 }
 
-// verify compares the written bytes with the digest that the server sent.
+// verify returns an error if the SHA-256 of the written bytes differs from the digest
+// that the server sent. Without such a digest it returns nil.
 func (d *download) verify() error {
 	for member := range strings.SplitSeq(d.digest, ",") {
 		encoded, ok := strings.CutPrefix(strings.TrimSpace(member), "sha-256=:")
@@ -91,7 +94,7 @@ func (d *download) verify() error {
 	return nil
 }
 
-// downloadError adds the ID to an error that is not an error response.
+// downloadError adds the ID of the file set to err, unless err is an error response.
 func downloadError(id string, err error) error {
 	if response, ok := errors.AsType[*Error](err); ok {
 		return response
@@ -114,8 +117,8 @@ func (d *download) attempt(ctx context.Context) error {
 	case d.written == 0 && res.StatusCode != http.StatusOK:
 		return fmt.Errorf("the server responded %s instead of the archive", res.Status)
 	case d.written > 0 && res.StatusCode == http.StatusOK:
-		// The ETag has changed, or the server does not support ranges: skip the
-		// bytes that were written already.
+		// The ETag has changed, or the server does not support ranges, so the response
+		// is the whole archive. Skip the bytes that were written already.
 		if _, err := io.CopyN(io.Discard, res.Body, d.written); err != nil {
 			return d.t.c.sendError(err)
 		}
@@ -154,14 +157,15 @@ func (t *FileSets) location(ctx context.Context, id, version, format string) (st
 	return target.String(), nil
 }
 
-// fetch sends a request without the token for the archive from offset on.
+// fetch requests the archive at location from the byte offset on, without the API token.
+// If the archive's ETag is no longer tag, the response is the whole archive.
 func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, location, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the archive's URL: %w", err)
 	}
 	req.Header.Set("User-Agent", t.c.userAgent)
-	req.Header.Set("Accept-Encoding", "identity") // the bytes and length of the archive itself
+	req.Header.Set("Accept-Encoding", "identity") // no further compression, because offsets count bytes of the archive
 	if offset > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 		req.Header.Set("If-Range", tag)

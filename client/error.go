@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Error is an error response of the server. Programs use Type and Code (the constants
-// stint.Code…). Message is a sentence for people.
+// Error is an error response of the server. Type and Code are for programs; the values
+// of Code are the constants stint.Code…. Message is a sentence for people.
 type Error struct {
 	Status     int            `json:"-"`    // HTTP status
 	Type       string         `json:"type"` // such as not_found_error
@@ -24,11 +24,11 @@ type Error struct {
 	Details    []stint.Detail `json:"details"` // set if several parameters are wrong
 	DocURL     string         `json:"docUrl"`  // may be empty
 	RequestID  string         `json:"-"`       // identifies the request in the server's log
-	RetryAfter time.Duration  `json:"-"`       // 0 if the server did not request a pause
+	RetryAfter time.Duration  `json:"-"`       // pause before a retry that the server requested; 0 if none
 }
 
-// Error returns the message. For an error of the server itself, it adds the request's
-// ID.
+// Error returns the message. If the status is 500 or higher, Error adds the status and
+// the request's ID.
 func (e *Error) Error() string {
 	if e.Status >= 500 && e.RequestID != "" {
 		return fmt.Sprintf("%s (status %d, request %s)", e.Message, e.Status, e.RequestID)
@@ -45,7 +45,8 @@ func IsCode(err error, code string) bool {
 // maxErrorBody is the maximum number of bytes to read from an error response.
 const maxErrorBody = 1 << 20
 
-// errorOf reads and closes an error response.
+// errorOf reads the body of an error response, closes it, and returns the error. If the
+// body is not an error of a Stint server, errorOf derives the error from the status.
 func errorOf(res *http.Response) *Error {
 	defer res.Body.Close()
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id"), RetryAfter: retryAfter(res.Header)}
@@ -61,7 +62,8 @@ func errorOf(res *http.Response) *Error {
 	return e
 }
 
-// typeOf returns the type and code of a response that is not from a Stint server.
+// typeOf returns the error type and code for the HTTP status of a response that is not
+// from a Stint server.
 func typeOf(status int) (kind, code string) {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -91,7 +93,7 @@ func retryAfter(h http.Header) time.Duration {
 	return time.Duration(min(seconds, 24*3600)) * time.Second
 }
 
-// isTemporary reports whether the same request may succeed later.
+// isTemporary reports whether a repetition of the request may succeed later.
 func (e *Error) isTemporary() bool {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests,

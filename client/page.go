@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// list iterates over a paged list and ends after an error. It fetches a page when all
-// earlier items have been consumed.
+// list returns an iterator over the items of all pages of a list. The iterator fetches
+// the next page after the caller has consumed the previous one. It ends after an error.
 func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int, path ...string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		o := PageOptions{Limit: pageSize}
@@ -38,10 +38,10 @@ func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int,
 	}
 }
 
-// PageOptions selects a page of a list; nil is the first.
+// PageOptions selects a page of a list. A nil *PageOptions selects the first page.
 type PageOptions struct {
 	Limit  int    // items, 1 to 100; 0 is the server's default
-	Cursor string // Pagination.NextCursor of the page before; empty for the first
+	Cursor string // Pagination.NextCursor of the previous page; empty for the first page
 }
 
 // page returns one page of a list.

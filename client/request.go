@@ -19,15 +19,15 @@ type call struct {
 	method     string
 	path       []string // segments below /v1, escaped by request
 	query      url.Values
-	body       any      // JSON; nil for none
-	content    *content // instead of body
+	body       any      // value to encode as JSON; nil for none
+	content    *content // body of another media type; used instead of the field body
 	key        string   // Idempotency-Key; empty for none
 	repeatable bool     // a POST without a key that can be repeated
-	stream     bool     // the caller reads the response's body from the connection
+	stream     bool     // do not buffer the response's body: the caller reads it from the connection
 	header     http.Header
 }
 
-// content is the body of a request. It is opened for each attempt.
+// content is the body of a request. Each attempt calls open once.
 type content struct {
 	mediaType string
 	open      func() io.Reader
@@ -41,8 +41,8 @@ func bytesContent(mediaType string, b []byte) *content {
 // maxResponse limits a response that is not streamed, in bytes.
 const maxResponse = 256 << 20
 
-// do sends the call, decodes the JSON response into out unless it is nil, and
-// returns the status.
+// do sends the call, decodes the JSON response into out unless out is nil, and
+// returns the HTTP status.
 func (c *Client) do(ctx context.Context, r call, out any) (int, error) {
 	res, err := c.retry(ctx, r)
 	if err != nil {
@@ -68,7 +68,7 @@ func fetch[T any](ctx context.Context, c *Client, r call) (*T, error) {
 }
 
 // create sends the call and returns its JSON response. created reports whether the
-// server created something.
+// status is 201, which means that the server created a resource.
 func create[T any](ctx context.Context, c *Client, r call) (out *T, created bool, err error) {
 	out = new(T)
 	status, err := c.do(ctx, r, out)
@@ -78,7 +78,7 @@ func create[T any](ctx context.Context, c *Client, r call) (out *T, created bool
 	return out, status == http.StatusCreated, nil
 }
 
-// open sends the call and returns the body of its response.
+// open sends the call and returns the body of its response, which the caller closes.
 func (c *Client) open(ctx context.Context, r call) (io.ReadCloser, error) {
 	r.stream = true
 	res, err := c.retry(ctx, r)
@@ -108,7 +108,7 @@ func (c *Client) retry(ctx context.Context, r call) (*http.Response, error) {
 			return res, nil
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusNotFound && attempt > 1 && r.method == http.MethodDelete {
-			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil // an earlier attempt deleted it
+			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil // an earlier attempt deleted the resource
 		}
 		if !repeatable || attempt >= c.attempts || !isTemporary(ctx, err) {
 			return nil, err
@@ -172,7 +172,8 @@ func (c *Client) request(ctx context.Context, r *call) (*http.Request, error) {
 	return req, nil
 }
 
-// send returns the response if it is a success or a redirect, else its *Error.
+// send sends req. It returns the response if its status is 2xx or 302, an *Error if the
+// response has another status, and a *sendError if there is no response.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -200,7 +201,8 @@ type sendError struct {
 func (e *sendError) Error() string { return "talk to the server at " + e.to + ": " + e.cause.Error() }
 func (e *sendError) Unwrap() error { return e.cause }
 
-// isTemporary reports whether a request that failed with err should be repeated.
+// isTemporary reports whether a request that failed with err should be repeated: ctx has
+// not ended, and err is a failed connection or a temporary error response.
 func isTemporary(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -213,7 +215,7 @@ func isTemporary(ctx context.Context, err error) bool {
 }
 
 // pause waits before the next attempt: for the time that the server requested, or
-// for an exponentially growing time with jitter.
+// for an exponentially growing time with jitter. It returns an error if ctx ends first.
 func (c *Client) pause(ctx context.Context, attempt int, cause error) error {
 	wait := min(c.backoff<<min(attempt-1, 10), 30*c.backoff)
 	wait = wait/2 + rand.N(wait/2+1)

@@ -47,7 +47,7 @@ type RunFilter struct {
 	Status       stint.Status
 	AgentID      string
 	SessionID    string
-	Since, Until *stint.Time // of createdAt, inclusive
+	Since, Until *stint.Time // limits of createdAt, inclusive; nil for none
 	Metadata     map[string]string
 	PageSize     int // items per request, 1 to 100; 0 is 100
 }
@@ -88,7 +88,7 @@ func (r *Runs) Wait(ctx context.Context, id string) (*stint.Run, error) {
 }
 
 // Await waits up to the given number of seconds, 1 to 60, for the end of a run and
-// returns the run. Unlike Wait, it sends a single request.
+// returns the run, which may not have ended. Unlike Wait, it sends a single request.
 func (r *Runs) Await(ctx context.Context, id string, seconds int) (*stint.Run, error) {
 	header := http.Header{"Prefer": {"wait=" + strconv.Itoa(seconds)}}
 	return fetch[stint.Run](ctx, r.c, call{method: http.MethodGet, path: []string{"runs", id}, header: header})

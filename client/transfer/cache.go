@@ -18,11 +18,13 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// settleTime is how long after a change a further change can leave the same times.
-// Within it, the chunks of a file are not cached.
+// settleTime exceeds the resolution of file times: two changes of a file within
+// settleTime can leave equal times. Therefore the chunks of a file are not cached until
+// settleTime after its last change.
 const settleTime = 2 * time.Second
 
-// fileStat identifies the content of a file in the cache.
+// fileStat contains the properties that change if the content of a file changes. A file
+// whose fileStat equals the one in the cache is unchanged.
 type fileStat struct {
 	size     int64
 	modified int64 // nanoseconds since the Unix epoch
@@ -36,31 +38,34 @@ func statOf(info fs.FileInfo) fileStat {
 	return s
 }
 
-// settled reports whether any later change will change the stat.
+// settled reports whether every change of the file after now will also change its
+// fileStat.
 func (s *fileStat) settled(now time.Time) bool {
 	return now.UnixNano()-max(s.modified, s.changed) >= int64(settleTime)
 }
 
-// cachedFile is a file in the cache.
+// cachedFile is the record of one file in the cache.
 type cachedFile struct {
 	path   string
 	stat   fileStat
-	sum    treewire.Hash // of the whole content, if there are several chunks
+	sum    treewire.Hash // hash of the whole content; set only if there are several chunks
 	chunks []format.Chunk
 }
 
 const (
 	cacheMagic = "stint-s1"
-	// maxRecord is the maximum size of a record, in bytes.
+	// maxRecord is the maximum size of a record, in bytes. Larger records are not
+	// written.
 	maxRecord = 16 << 20
 )
 
-// cacheReader reads a cache in path order. A damaged cache ends at the damage.
+// cacheReader reads the records of a cache, which are sorted by path. It ignores a
+// damaged record and all records after it.
 type cacheReader struct {
 	f        *os.File
 	r        *bufio.Reader
-	onServer bool        // the server had all chunks in the cache
-	next     *cachedFile // nil at the end
+	onServer bool        // the server had all chunks in the cache when it was written
+	next     *cachedFile // next record; nil at the end
 }
 
 // openCache opens the cache at path. A missing cache is empty.
@@ -102,12 +107,14 @@ func (c *cacheReader) find(path string) *cachedFile {
 	return nil
 }
 
-// hasFolder reports whether the cache contains a file in the folder.
+// hasFolder reports whether the cache contains a file in the folder, or a file with the
+// path of the folder. Paths must ascend from call to call, also those of find.
 func (c *cacheReader) hasFolder(folder string) bool {
 	return c.find(folder) != nil || c.next != nil && strings.HasPrefix(c.next.path, folder+"/")
 }
 
-// findUnchanged returns the entry for path if the file is unchanged, or nil.
+// findUnchanged returns the entry for path, or nil if there is none or if the file has
+// changed since it was cached. Paths must ascend from call to call.
 func (c *cacheReader) findUnchanged(path string, info fs.FileInfo) *cachedFile {
 	if known := c.find(path); known != nil && known.stat == statOf(info) {
 		return known
@@ -157,7 +164,7 @@ func decodeCached(b []byte) *cachedFile {
 	return c
 }
 
-// cacheWriter writes a new cache next to the old one.
+// cacheWriter writes a new cache to a temporary file in the folder of the old cache.
 type cacheWriter struct {
 	path string
 	f    *os.File
@@ -165,8 +172,8 @@ type cacheWriter struct {
 	b    []byte
 }
 
-// createCache creates a cache, which replaces the one at path on commit. If path is
-// empty, nothing is written.
+// createCache creates a new cache. Its commit replaces the cache at path. If path is
+// empty, the cacheWriter writes nothing.
 func createCache(path string) (*cacheWriter, error) {
 	if path == "" {
 		return &cacheWriter{}, nil
@@ -209,7 +216,8 @@ func (c *cacheWriter) add(k *cachedFile) {
 	c.b = b
 }
 
-// commit replaces the old cache. onServer says that the server has all chunks in it.
+// commit replaces the old cache by the new one. onServer states whether the server has
+// all chunks in the new cache.
 func (c *cacheWriter) commit(onServer bool) error {
 	if c.w == nil {
 		return nil
@@ -228,7 +236,7 @@ func (c *cacheWriter) commit(onServer bool) error {
 	return nil
 }
 
-// discard removes a cache that was not committed.
+// discard removes the temporary file, unless the cache was committed.
 func (c *cacheWriter) discard() {
 	if c.w == nil {
 		return

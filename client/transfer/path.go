@@ -11,8 +11,8 @@ import (
 
 var errOutside = errors.New("it would be outside the folder")
 
-// checkEntry returns an error for an entry that must not be written, in addition to
-// the checks of treewire.TreeReader.
+// checkEntry returns an error if the path of e, or the target of a symbolic link,
+// leaves the local folder. treewire.TreeReader makes all other checks.
 func checkEntry(e *format.Entry) error {
 	if !filepath.IsLocal(filepath.FromSlash(e.Path)) {
 		return fmt.Errorf("'%s': %w", e.Path, errOutside)

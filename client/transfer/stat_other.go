@@ -4,5 +4,5 @@ package transfer
 
 import "io/fs"
 
-// system does nothing: only size and modification time are known.
+// system does nothing: changed and inode are read only on Linux.
 func (s *fileStat) system(fs.FileInfo) {}

@@ -1,9 +1,8 @@
 // Package sse parses event streams (text/event-stream).
 //
-// It follows the parsing rules of the HTML standard (section 9.2) for untrusted
-// input: lines end with LF, CR, or CR LF, a leading byte order mark, comments,
-// and unknown fields are ignored, and an incomplete event at the end of the
-// stream is discarded.
+// It follows the parsing rules of the HTML standard (section 9.2). Lines end with
+// LF, CR, or CR LF. A leading byte order mark, comments, and unknown fields are
+// ignored. An incomplete event at the end of the stream is discarded.
 package sse
 
 import (
@@ -21,8 +20,8 @@ var ErrTooLarge = errors.New("sse: event exceeds the size limit")
 // Event is one event of a stream.
 type Event struct {
 	Type string // "message" if the event has no type
-	Data []byte // lines joined by LF
-	ID   string // the last ID in the stream up to the event
+	Data []byte // values of the event's data fields, joined by LF
+	ID   string // last ID in the stream, from this event or an earlier one
 }
 
 // Reader reads events one after the other. It is not safe for concurrent use.
@@ -32,11 +31,11 @@ type Reader struct {
 	begun   bool
 	id      string
 	afterCR bool // the last line ended with CR; a following LF belongs to it
-	scanned int  // bytes of the incomplete line without a line end
+	scanned int  // bytes of the incomplete line that were searched for a line end
 }
 
-// NewReader reads from r. limit bounds one line and the data of one event, in
-// bytes.
+// NewReader returns a Reader of the event stream r. limit is the maximum length of
+// one line and of the data of one event, in bytes.
 func NewReader(r io.Reader, limit int) *Reader {
 	s := &Reader{lines: bufio.NewScanner(r), limit: limit}
 	s.lines.Buffer(nil, limit+len("\n\r\n"))
@@ -44,7 +43,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return s
 }
 
-// Next returns the next complete event, or io.EOF at the end of the stream.
+// Next returns the next complete event, io.EOF at the end of the stream, or
+// ErrTooLarge if the event exceeds the limit.
 func (r *Reader) Next() (Event, error) {
 	var kind string
 	var data []byte
@@ -63,7 +63,7 @@ func (r *Reader) Next() (Event, error) {
 			kind = ""
 			continue
 		}
-		name, value, _ := bytes.Cut(line, []byte(":")) // a comment has the empty name
+		name, value, _ := bytes.Cut(line, []byte(":")) // a comment begins with a colon, so its name is empty
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "event":
