@@ -27,8 +27,9 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlite"
 )
 
-// world is a service in this process whose worker is the benchmark. It measures
-// what has no public surface: a claim, an append, the wake-up of a worker.
+// world is a server in this process. The benchmark takes the place of its worker, to
+// measure operations that the API does not offer: a claim, an append, and the wake-up
+// of a worker.
 type world struct {
 	store    store.Store
 	bus      notify.Bus
@@ -41,8 +42,9 @@ type world struct {
 	worker   string
 }
 
-// openWorld opens a database with an organisation, an agent, and a worker. Streams
-// end with ctx.
+// openWorld returns a world whose new database contains an organisation, an agent, and
+// a worker. The database is the PostgreSQL database at dsn or, if dsn is empty, SQLite
+// in dir. The handler's event streams end when ctx ends.
 func openWorld(ctx context.Context, dir, dsn string) *world {
 	w, quiet := &world{bus: inproc.New()}, slog.New(slog.DiscardHandler)
 	if dsn == "" {
@@ -56,7 +58,7 @@ func openWorld(ctx context.Context, dir, dsn string) *world {
 	sealer := must(sealing.NewSealer(key))
 	w.feed = feed.New(w.store, w.bus, dsn != "")
 	w.dispatch = dispatch.NewLocal(dispatch.Config{
-		Store: w.store, Bus: w.bus, Feed: w.feed, Sealer: sealer, Now: time.Now, Logger: quiet, Lease: time.Hour, // not renewed
+		Store: w.store, Bus: w.bus, Feed: w.feed, Sealer: sealer, Now: time.Now, Logger: quiet, Lease: time.Hour, // the benchmark sends no heartbeats
 	})
 	w.runs = runs.New(runs.Config{Store: w.store, Dispatch: w.dispatch, Bus: w.bus, Sealer: sealer, IDs: ids, Now: time.Now})
 	access := auth.New(auth.Config{Store: w.store, IDs: ids, Now: time.Now, Key: key, Runs: w.store})
@@ -71,14 +73,14 @@ func openWorld(ctx context.Context, dir, dsn string) *world {
 
 func (w *world) close() error { return errors.Join(w.bus.Close(), w.store.Close()) }
 
-// world opens a world that is closed after the scenario.
+// world opens a world on the scenario's database. It is closed after the scenario.
 func (l *lab) world(ctx context.Context) *world {
 	w := openWorld(ctx, l.folder(), l.dsn)
 	l.cleanup(w.close)
 	return w
 }
 
-// commit measures the smallest commit of the database.
+// commit returns how long the smallest commit of the database takes.
 func (w *world) commit(ctx context.Context) time.Duration {
 	return timed(func() { check(w.store.Ping(ctx)) })
 }
@@ -87,7 +89,8 @@ func (w *world) create(ctx context.Context) {
 	must(w.runs.Create(ctx, w.caller, stint.NewRun{Agent: agentName, Prompt: "true"}, runs.CreateOptions{}))
 }
 
-// claimRuns creates n runs, claims them, and returns where the worker appends.
+// claimRuns creates n runs, claims them, and returns the position after which the
+// worker appends to each.
 func (w *world) claimRuns(ctx context.Context, n int) (positions []store.Position) {
 	var created atomic.Int64
 	concurrently(ctx, min(n, 64), func(ctx context.Context, _ int) {
@@ -104,7 +107,8 @@ func (w *world) claimRuns(ctx context.Context, n int) (positions []store.Positio
 	return positions
 }
 
-// append appends events to a run in one call and moves the position.
+// append appends the given number of events, with size bytes of data each, to a run in
+// one call, and moves the position at to the last of them.
 func (w *world) append(ctx context.Context, at *store.Position, events, size int) {
 	b := store.Batch{Token: fmt.Sprintf("%s-%d", at.RunID, at.After), Events: make([]stint.Event, events)}
 	for i := range b.Events {
@@ -113,8 +117,8 @@ func (w *world) append(ctx context.Context, at *store.Position, events, size int
 	at.After = must(w.dispatch.Append(ctx, *at, b))
 }
 
-// output returns an event whose data has the size in bytes. It contains the mark
-// and the time of its creation.
+// output returns an event with size bytes of data. The data contains the mark and the
+// time of the event's creation.
 func output(size int) stint.Event {
 	const end = `","stream":"stdout"}`
 	now := time.Now()
@@ -127,8 +131,8 @@ func output(size int) stint.Event {
 
 const anchorCommit = "one commit of the database"
 
-// claim measures how soon an idle worker has a run that is created. The creation
-// and the claim are durable then.
+// claim measures the time from the creation of a run until an idle worker has claimed
+// it. At the end of this time, both the creation and the claim are durable.
 func (l *lab) claim(ctx context.Context) {
 	w := l.world(ctx)
 	took := inTurn(ctx, warmUps, l.samples, w.commit, w.createAndClaim)
@@ -145,7 +149,7 @@ func (w *world) createAndClaim(ctx context.Context) time.Duration {
 		claimed <- time.Now()
 		failed <- err
 	}()
-	time.Sleep(3 * time.Millisecond) // the worker begins to wait
+	time.Sleep(3 * time.Millisecond) // let the worker begin to wait
 	start := time.Now()
 	w.create(ctx)
 	took := (<-claimed).Sub(start)
@@ -153,8 +157,8 @@ func (w *world) createAndClaim(ctx context.Context) time.Duration {
 	return took
 }
 
-// cancel measures how soon the worker of a running run is woken by its cancel,
-// which is durable then.
+// cancel measures the time from the cancel of a running run until its worker is woken.
+// At the end of this time, the cancel is durable.
 func (l *lab) cancel(ctx context.Context) {
 	w := l.world(ctx)
 	held := w.claimRuns(ctx, l.samples)
@@ -179,8 +183,8 @@ func (l *lab) cancel(ctx context.Context) {
 	l.add(compare("cancel → worker woken", m, anchorCommit, latency(took[0])), atMost("p99", m.P99Ms, 5, "ms"))
 }
 
-// journal lets 64 workers append to a run each, an event at a time and packed,
-// beside 64 writers of one file.
+// journal measures the events per second that 64 workers append, each to its own run,
+// with 1 and with 16 events per append. The anchor is 64 writers of one file.
 func (l *lab) journal(ctx context.Context) {
 	const writers, size = 64, 256
 	w := l.world(ctx)

@@ -1,12 +1,12 @@
 // Command stint-bench measures Stint and the machine under it in the same run.
 //
-// Each scenario also measures an anchor: what the machine itself achieves at
-// that moment (a synced write, a bare HTTP handler, another program). Ratios to
-// the anchor can be compared between machines and hours; absolute values cannot.
+// Each scenario also measures an anchor: the performance of the machine itself at
+// that moment (a synced write, a bare HTTP handler, another program). Ratios to the
+// anchor can be compared between machines and times of day; absolute values cannot.
 //
-// Scenarios use `stint serve` in a child process where they can, so a given
-// binary can be measured. The others measure the packages that are linked into
-// this program. Everything runs in temporary folders on the loopback interface.
+// Most scenarios start `stint serve` in a child process; --stint selects the binary.
+// The others measure the packages that are linked into this program. Everything runs
+// in temporary folders and on the loopback interface.
 package main
 
 import (
@@ -32,15 +32,16 @@ import (
 )
 
 func main() {
-	// Sandboxes start this binary; this call does not return there.
+	// A gVisor sandbox starts this binary as runsc. In such a process, MaybeRunsc does
+	// not return.
 	embedded.MaybeRunsc()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run returns the exit code: 1 if something could not be measured, 2 for wrong
-// usage.
+// run executes the command line args and returns the exit code: 1 if a scenario
+// failed, 2 for wrong usage, and otherwise 0. A missed goal is not a failure.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && partners[args[0]] != nil {
 		if err := catch(func() { partners[args[0]](ctx, args[1:], stdout) }); err != nil {
@@ -103,7 +104,7 @@ Scenarios:
 	fmt.Fprintf(w, "\nFlags:\n%s", flags.FlagUsages())
 }
 
-// options are the settings of a run of the benchmark.
+// options contains the settings of one run of the benchmark.
 type options struct {
 	stint    string // binary to measure
 	data     string // folder for temporary files
@@ -112,15 +113,16 @@ type options struct {
 	amounts
 }
 
-// amounts are the sizes of what is measured.
+// amounts contains the durations, the numbers of samples, and the sizes of the data
+// with which scenarios measure.
 type amounts struct {
 	kind                   string
-	each, anchor           time.Duration // of one rate and of its anchor
-	samples                int           // of one latency
+	each, anchor           time.Duration // duration of measuring one rate, and its anchor
+	samples                int           // number of measurements of one latency
 	streams, fanoutStreams int
 	listed                 int     // runs in the long list
 	rate                   float64 // creations per second
-	files, largeBytes      int     // of the sets of small and of large files
+	files, largeBytes      int     // number of small files; total bytes of large files
 	entries                int     // files of the large volume
 	artifactBytes          int
 	artifactFiles          int
@@ -161,7 +163,7 @@ var scenarios = []scenario{
 	{"serve", "start, idle memory, and restart after kill -9", (*lab).serve},
 }
 
-// choose returns the scenarios with the names, or all.
+// choose returns the scenarios with the names, or all scenarios if names is empty.
 func choose(names []string) (chosen []scenario, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
@@ -179,16 +181,17 @@ func choose(names []string) (chosen []scenario, err error) {
 // lab is one run of the benchmark.
 type lab struct {
 	options
-	self     string // this program
-	dir      string // temporary
+	self     string // path of this program
+	dir      string // temporary folder
 	dsn      string // of the current scenario's database; empty for SQLite
 	scenario string
 	cleanups []func() error // of the current scenario
 	rows     []Row
 }
 
-// measure runs the scenarios. A scenario that fails is a row with its error.
-// An error means that nothing could be measured, or that ctx ended.
+// measure runs the chosen scenarios and returns their report. If a scenario fails, the
+// report has a row with its error. measure returns an error if the preparation or the
+// final cleanup fails, or if ctx ends.
 func measure(ctx context.Context, o options, chosen []scenario) (r *Report, err error) {
 	l := &lab{options: o}
 	err = catch(func() {
@@ -209,7 +212,8 @@ func measure(ctx context.Context, o options, chosen []scenario) (r *Report, err 
 	return r, errors.Join(err, os.RemoveAll(l.dir))
 }
 
-// findStint makes the path of the binary absolute, or builds a binary.
+// findStint makes the path of the binary to measure absolute. If the options do not
+// contain a path, findStint builds the binary from the sources.
 func (l *lab) findStint(ctx context.Context) {
 	if l.stint != "" {
 		l.stint = must(filepath.Abs(l.stint))
@@ -236,7 +240,8 @@ func (l *lab) measure(ctx context.Context, s scenario) {
 	}
 }
 
-// cleanup calls f when the scenario has ended, in reverse order.
+// cleanup registers f to be called after the scenario. The functions are called in the
+// reverse order of their registration.
 func (l *lab) cleanup(f func() error) { l.cleanups = append(l.cleanups, f) }
 
 // add adds a row of the current scenario to the report. Goals with a limit of 0 are
@@ -283,8 +288,9 @@ func (l *lab) createDatabase(ctx context.Context) {
 	l.dsn = at.String()
 }
 
-// seed copies the finished run in the database while no server runs; creating the
-// runs through the API would take minutes. Copies differ in ID and time only.
+// seed inserts to-from copies of the finished run template into the database, because
+// creating the runs through the API would take minutes. The copies differ only in ID
+// and time. No server may be running.
 func (l *lab) seed(ctx context.Context, dir, template string, from, to int) {
 	driver, source := "sqlite", "file:"+filepath.Join(dir, "stint.db")+"?_pragma=synchronous(OFF)&_pragma=cache_size(-262144)"
 	if l.dsn != "" {
@@ -301,8 +307,8 @@ func (l *lab) seed(ctx context.Context, dir, template string, from, to int) {
 	check(tx.Commit())
 }
 
-// copyRows copies the row of the template once for each number after from up to
-// to, with some columns replaced.
+// copyRows copies the row of the run template once for each number i, from < i ≤ to.
+// replaced contains an SQL expression of i for each column that is not copied.
 func copyRows(ctx context.Context, tx *sql.Tx, table string, replaced map[string]string, template string, from, to int) {
 	rows := must(tx.QueryContext(ctx, `select * from `+table+` where 1 = 0`))
 	columns := must(rows.Columns())

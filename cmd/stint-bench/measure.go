@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failure is a panic that ends a scenario, as Fatal ends a test. In other
-// goroutines, catch turns it into an error.
+// failure is the value of a panic that ends a scenario, as Fatal ends a test. catch
+// turns the panic into an error.
 type failure struct{ error }
 
 func check(err error) {
@@ -32,7 +32,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// catch returns the failure of f.
+// catch calls f. It returns the error with which check or must ended f, or nil. Other
+// panics continue.
 func catch(f func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -48,13 +49,13 @@ func catch(f func()) (err error) {
 }
 
 const (
-	rounds  = 3  // of each rate
-	warmUps = 10 // results of each latency that are dropped
+	rounds  = 3  // measurements of each rate
+	warmUps = 10 // first results of each latency, which are dropped
 )
 
-// inTurn calls all steps once in each round, so that they see the same good and
-// bad moments of the machine, and returns the results of each step. It drops
-// the results of the warm-up rounds.
+// inTurn calls every step once in each round, so that changes of the machine's speed
+// affect all steps alike. It returns the results of each step without those of the
+// warm-up rounds.
 func inTurn[T any](ctx context.Context, warmUps, rounds int, steps ...func(context.Context) T) [][]T {
 	results := make([][]T, len(steps))
 	for round := range warmUps + rounds {
@@ -68,16 +69,16 @@ func inTurn[T any](ctx context.Context, warmUps, rounds int, steps ...func(conte
 	return results
 }
 
-// compareRates measures both rates in turn and returns a row with the round of the
-// median ratio.
+// compareRates measures a rate and its anchor, which by returns, in turn. It returns a
+// row with the two rates of the round whose ratio is the median.
 func compareRates(ctx context.Context, what string, measured func(context.Context) float64, anchor string, by func(context.Context) float64) Row {
 	results := inTurn(ctx, 0, rounds, by, measured)
 	rate, anchorRate := middle(results[1], results[0])
 	return compare(what, Measure{Rate: rate}, anchor, Measure{Rate: anchorRate})
 }
 
-// middle returns the measured rate and the anchor's of the round with the median
-// ratio.
+// middle returns the measured rate and the anchor's rate of the round whose ratio of
+// these rates is the median.
 func middle(measured, anchor []float64) (rate, anchorRate float64) {
 	order := make([]int, len(measured))
 	for i := range order {
@@ -88,8 +89,8 @@ func middle(measured, anchor []float64) (rate, anchorRate float64) {
 	return measured[i], anchor[i]
 }
 
-// quantile returns the smallest duration that at least the share q (0 to 1) does
-// not exceed; 0 if there are none.
+// quantile returns the smallest duration in took that at least the share q (0 to 1) of
+// the durations does not exceed. It returns 0 if took is empty.
 func quantile(took []time.Duration, q float64) time.Duration {
 	if len(took) == 0 {
 		return 0
@@ -107,8 +108,9 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// closedLoop lets each caller call f repeatedly for d, at least once, and returns
-// the number of calls a second. The first failure ends it.
+// closedLoop starts the given number of callers. Each calls f repeatedly for the
+// duration d, at least once. closedLoop returns the number of calls per second. The
+// first failure ends all callers.
 func closedLoop(ctx context.Context, callers int, d time.Duration, f func(ctx context.Context, caller int)) float64 {
 	var calls atomic.Int64
 	begin := time.Now()
@@ -121,8 +123,8 @@ func closedLoop(ctx context.Context, callers int, d time.Duration, f func(ctx co
 	return float64(calls.Load()) / time.Since(begin).Seconds()
 }
 
-// concurrently calls f in n goroutines and waits for them. The first failure ends
-// their ctx and is then that of the caller.
+// concurrently calls f in n goroutines and waits for them. The first failure cancels
+// the ctx of the others; after all have returned, concurrently fails with it.
 func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int)) {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range n {
@@ -131,17 +133,17 @@ func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int)
 	check(g.Wait())
 }
 
-// loopRate returns a step that measures the rate of a closed loop.
+// loopRate returns a step that measures a rate with closedLoop.
 func loopRate(callers int, d time.Duration, f func(ctx context.Context, caller int)) func(context.Context) float64 {
 	return func(ctx context.Context) float64 { return closedLoop(ctx, callers, d, f) }
 }
 
-// maxBatch is the number of events that a worker appends at most in one call.
+// maxBatch is the maximum number of events that a worker appends in one call.
 const maxBatch = 512
 
-// paced lets f make rate events a second for d and returns their number. Events
-// that are due together are made in one call, as a worker appends in one call
-// what its agent has written meanwhile.
+// paced calls f so that f makes rate events per second for the duration d, and returns
+// the number of events. Events that are due at the same time are made by one call f(n),
+// as a worker appends all output since its last append in one call.
 func paced(ctx context.Context, rate float64, d time.Duration, f func(n int)) (made int) {
 	for begin := time.Now(); ; check(ctx.Err()) {
 		elapsed := time.Since(begin)
@@ -164,7 +166,8 @@ const (
 	anchorDurable = "one durable write"
 )
 
-// execute runs a program until it is reaped. The program's output is in the error.
+// execute runs a program and waits until it has exited. If the program fails, the
+// scenario fails with an error that contains the beginning of the program's output.
 func execute(ctx context.Context, env []string, argv ...string) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -173,7 +176,7 @@ func execute(ctx context.Context, env []string, argv ...string) {
 	}
 }
 
-// command returns a step that measures a program.
+// command returns a step that measures how long a program runs.
 func command(argv ...string) func(context.Context) time.Duration {
 	return func(ctx context.Context) time.Duration {
 		return timed(func() { execute(ctx, nil, argv...) })
@@ -182,7 +185,8 @@ func command(argv ...string) func(context.Context) time.Duration {
 
 var forkExec = command("/bin/true")
 
-// forkExecRate returns a step that measures /bin/true in a closed loop.
+// forkExecRate returns a step that measures how often per second the callers run
+// /bin/true.
 func forkExecRate(callers int, d time.Duration) func(context.Context) float64 {
 	return loopRate(callers, d, func(ctx context.Context, _ int) { execute(ctx, nil, "/bin/true") })
 }
@@ -192,8 +196,8 @@ func writeDurably(f *os.File, b []byte) error {
 	return errors.Join(err, unix.Fdatasync(int(f.Fd())))
 }
 
-// durableWrites measures the least that a durable step costs here: appending 512
-// bytes to a file and syncing its data, one after the other.
+// durableWrites measures the latency of the cheapest durable operation on this machine:
+// appending 512 bytes to a file and syncing its data.
 func (l *lab) durableWrites(ctx context.Context) Measure {
 	f := must(os.CreateTemp(l.dir, "durable"))
 	defer f.Close()
@@ -204,9 +208,9 @@ func (l *lab) durableWrites(ctx context.Context) Measure {
 	return latency(took)
 }
 
-// groupAppends returns a step that measures how many records a second become
-// durable if the writers append them to one file and one goroutine writes and
-// syncs all that wait.
+// groupAppends returns a step that measures how many records of size bytes per second
+// become durable in one file. The writers wait for one goroutine, which writes and
+// syncs all waiting records at once.
 func (l *lab) groupAppends(writers, size int) func(context.Context) float64 {
 	return func(ctx context.Context) float64 {
 		f := must(os.CreateTemp(l.dir, "group"))

@@ -25,14 +25,14 @@ const (
 
 // Report is the result of one run of the benchmark.
 type Report struct {
-	Head      []string  `json:"head"` // what was measured, and where
+	Head      []string  `json:"head"` // lines about the program, the machine, and the database
 	StartedAt time.Time `json:"startedAt"`
 	Seconds   float64   `json:"seconds"`
 	Rows      []Row     `json:"results"`
 }
 
-// Row is one line of the report. Ratio is Measured divided by AnchorMeasured,
-// which was measured in the same run; it is 0 without an anchor.
+// Row is one line of the report. Ratio is Measured divided by AnchorMeasured, which
+// was measured in the same run. Ratio is 0 if the row does not have an anchor.
 type Row struct {
 	Scenario       string   `json:"scenario"`
 	What           string   `json:"what"`
@@ -45,8 +45,8 @@ type Row struct {
 	Error          string   `json:"error,omitempty"`
 }
 
-// compare returns a row with an anchor. The ratio is that of the rates if both
-// have one, else that of the medians or values.
+// compare returns a row with an anchor. Its ratio is m.Rate / a.Rate if both have a
+// rate, otherwise the ratio of the medians (P50Ms) or, without medians, of the values.
 func compare(what string, m Measure, anchor string, a Measure) Row {
 	r := Row{What: what, Measured: m, Anchor: anchor, AnchorMeasured: &a}
 	switch {
@@ -60,7 +60,8 @@ func compare(what string, m Measure, anchor string, a Measure) Row {
 	return r
 }
 
-// Verdict is Short if one of the goals is missed.
+// Verdict returns Broken if the row has an error, NoGoal if it does not have a goal,
+// Short if a goal is missed, and otherwise Met.
 func (r *Row) Verdict() string {
 	switch {
 	case r.Error != "":
@@ -83,7 +84,8 @@ func (r *Report) count(v string) (n int) {
 	return n
 }
 
-// Measure is a measured value; members that do not apply are 0.
+// Measure is a measured value. Fields that do not apply are 0. Number is the number of
+// samples of a latency.
 type Measure struct {
 	P50Ms  float64 `json:"p50Ms,omitempty"`
 	P99Ms  float64 `json:"p99Ms,omitempty"`
@@ -124,13 +126,13 @@ type Goal struct {
 	Met   bool    `json:"met"`
 }
 
-// atMost returns a goal that the value must not exceed. A value of 0 was not
-// measured and does not meet it. Name and unit may be empty.
+// atMost returns a goal with a limit that the value must not exceed. A value of 0 was
+// not measured and does not meet the goal. name and unit may be empty.
 func atMost(name string, value, limit float64, unit string) Goal {
 	return Goal{Text: goalText(name, "≤", limit, unit), Limit: limit, Value: value, Met: value > 0 && value <= limit}
 }
 
-// atLeast returns a goal that the value must reach.
+// atLeast returns a goal with a limit that the value must reach.
 func atLeast(name string, value, limit float64, unit string) Goal {
 	return Goal{Text: goalText(name, "≥", limit, unit), Limit: limit, Value: value, Met: value >= limit && !math.IsInf(value, 0)}
 }
@@ -216,7 +218,8 @@ func firstLine(program string, args ...string) string {
 	return cmp.Or(line, "unknown")
 }
 
-// field returns the first value of a "name: value" line of a file in /proc.
+// field returns the value of the first line "name: value" of a file in /proc, or
+// "unknown".
 func field(path, name string) string {
 	content, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(content)) {

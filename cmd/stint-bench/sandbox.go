@@ -23,8 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 )
 
-// start is a way to start a program in isolation, with a goal for its median in
-// milliseconds, or 0.
+// start is a measurement of one way to start a program in isolation. goal is the limit
+// of the median in milliseconds, or 0 for none.
 type start struct {
 	what    string
 	goal    float64
@@ -66,7 +66,8 @@ const (
 	bubblewrap = "bubblewrap, /bin/true"
 )
 
-// starts measures all starts in turn. The first one is the anchor.
+// starts measures all starts in turn and adds a row for each. The first start is the
+// anchor. A further row compares the namespace isolator with bubblewrap.
 func (l *lab) starts(ctx context.Context, starts []start) {
 	var steps []func(context.Context) time.Duration
 	for _, s := range starts {
@@ -86,15 +87,15 @@ func (l *lab) starts(ctx context.Context, starts []start) {
 	}
 }
 
-// isolator creates sandboxes in its own folder.
+// isolator is an isolator with a folder for its sandboxes.
 type isolator struct {
 	sandbox.Driver
 	dir     string
 	created atomic.Int64
 }
 
-// isolator opens an isolator. If it does not work here, it adds a note and returns
-// nil.
+// isolator opens the isolator called name. If the isolator does not work on this
+// machine, the method adds a row with the reason and returns nil.
 func (l *lab) isolator(ctx context.Context, name string) *isolator {
 	dir := l.folder()
 	c := namespace.Config{StateDir: filepath.Join(dir, "state"), Instance: fmt.Sprintf("bench-%d", os.Getpid())}
@@ -122,7 +123,8 @@ func (l *lab) isolator(ctx context.Context, name string) *isolator {
 	return &isolator{Driver: driver, dir: dir}
 }
 
-// prepare prepares a sandbox and returns it with the time at which it began.
+// prepare prepares a sandbox. It returns the sandbox, its specification, and the time
+// at which the preparation began.
 func (i *isolator) prepare(ctx context.Context, network bool) (sandbox.Sandbox, sandbox.Spec, time.Time) {
 	id := fmt.Sprintf("bench_%d", i.created.Add(1))
 	s := must(pool.MakeDirs(filepath.Join(i.dir, id))).Spec(id)
@@ -131,7 +133,8 @@ func (i *isolator) prepare(ctx context.Context, network bool) (sandbox.Sandbox, 
 	return must(i.Prepare(ctx, s)), s, begin
 }
 
-// cold measures a sandbox from Prepare until /bin/true in it was reaped.
+// cold returns the time from the call of Prepare until /bin/true has exited in the
+// sandbox.
 func (i *isolator) cold(ctx context.Context) time.Duration {
 	box, _, begin := i.prepare(ctx, false)
 	defer box.Close(context.WithoutCancel(ctx)) //nolint:errcheck // not measured
@@ -140,8 +143,8 @@ func (i *isolator) cold(ctx context.Context) time.Duration {
 	return time.Since(begin)
 }
 
-// prepared measures a prepared sandbox with a network from Attach until the first
-// byte of its command.
+// prepared returns the time from the call of Attach for a prepared sandbox with a
+// network until the first byte of its command's output.
 func (i *isolator) prepared(ctx context.Context) time.Duration {
 	box, s, _ := i.prepare(ctx, true)
 	defer box.Close(context.WithoutCancel(ctx)) //nolint:errcheck // not measured
@@ -154,7 +157,7 @@ func (i *isolator) prepared(ctx context.Context) time.Duration {
 	return (<-out).Sub(begin)
 }
 
-// firstByte receives the time of the first write.
+// firstByte is an io.Writer that sends the time of the first write to its channel.
 type firstByte chan time.Time
 
 func (f firstByte) Write(p []byte) (int, error) {
@@ -165,7 +168,7 @@ func (f firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// memory returns the memory of one of n prepared sandboxes in bytes.
+// memory prepares n sandboxes and returns their average memory (PSS) in bytes.
 func (i *isolator) memory(ctx context.Context, n int) float64 {
 	before := childMemory(os.Getpid())
 	for range n {
@@ -175,8 +178,8 @@ func (i *isolator) memory(ctx context.Context, n int) float64 {
 	return float64(childMemory(os.Getpid())-before) / float64(n)
 }
 
-// childMemory returns the memory of all descendants of a process, with shared
-// pages divided among the processes that share them.
+// childMemory returns the memory of all descendants of a process in bytes (PSS: each
+// shared page is divided among the processes that share it).
 func childMemory(pid int) (total int64) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {
@@ -189,15 +192,16 @@ func childMemory(pid int) (total int64) {
 	return total
 }
 
-// bubblewrapLine unshares everything and shows the programs of the host.
+// bubblewrapLine runs /bin/true in new namespaces of all kinds, with the programs of
+// the host mounted read-only.
 const bubblewrapLine = "bwrap --unshare-all --new-session --die-with-parent --cap-drop ALL --proc /proc --dev /dev --tmpfs /tmp " +
 	"--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 /bin/true"
 
 //go:embed runc.json
 var runcConfig []byte
 
-// peers returns other programs that isolate /bin/true, if they are installed and
-// work here. They show /usr of the host only.
+// peers returns the starts of /bin/true by other isolation programs that are installed
+// and work on this machine. These programs make only /usr of the host visible.
 func (l *lab) peers(ctx context.Context) (working []start) {
 	bundle, n := l.folder(), 0
 	root := filepath.Join(bundle, "rootfs")
@@ -223,14 +227,14 @@ func (l *lab) peers(ctx context.Context) (working []start) {
 	return working
 }
 
-// reached is the result of a client.
+// reached is the result of runClient.
 type reached struct {
-	Took []time.Duration // of each connection with a line and back
-	Rate float64         // of reading, in bytes a second
+	Took []time.Duration // time of each connection: connect, send a line, and read it back
+	Rate float64         // bytes per second read from one connection
 }
 
-// egress measures a client in a sandbox, which connects through the egress proxy,
-// beside the same client outside. The client is this program, in a volume.
+// egress measures a client in a sandbox, which connects through the egress proxy. The
+// anchor is the same client outside. The client is this program, stored in a volume.
 func (l *lab) egress(ctx context.Context) {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	l.cleanup(listener.Close)
@@ -241,7 +245,7 @@ func (l *lab) egress(ctx context.Context) {
 	self := must(os.ReadFile(l.self))
 	push(ctx, s.api.Volumes, "tools", archiveOf(1, func(int) (string, []byte) { return "program", self }))
 	s.createAgent(ctx, fmt.Sprintf(`{"name":"client","framework":"shell","volumes":{"tools":{"path":"/tools"}},"network":{"mode":"restricted","allow":[%q]}}`, inside))
-	amounts := fmt.Sprintf(" %d %d", max(l.samples, 20), l.each*2/3) // 2.7 GB in a full run
+	amounts := fmt.Sprintf(" %d %d", max(l.samples, 20), l.each*2/3) // connections, and bytes to read: 2.7 GB in a full run
 	var direct, through reached
 	args := strings.Fields("client " + listener.Addr().String() + amounts)
 	check(json.Unmarshal(must(exec.CommandContext(ctx, l.self, args...).Output()), &direct))
@@ -265,7 +269,8 @@ func (s *server) output(ctx context.Context, agent, prompt string) (out []byte) 
 	return out
 }
 
-// answer echoes the line "e", and answers "r" with bytes until the client leaves.
+// answer is the server for runClient. It echoes the line "e". After the line "r" it
+// writes bytes until the client closes the connection.
 func answer(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -278,7 +283,7 @@ func answer(l net.Listener) {
 			_, err := io.ReadFull(c, b[:2])
 			if b[0] == 'e' && err == nil {
 				_, _ = c.Write(b[:2])
-				_, _ = c.Read(b) // the client closes first
+				_, _ = c.Read(b) // wait until the client closes the connection
 				return
 			}
 			for err == nil {
@@ -288,7 +293,8 @@ func answer(l net.Listener) {
 	}
 }
 
-// runClient measures a server from where it runs: ADDRESS CONNECTIONS BYTES.
+// runClient measures connections to a server that runs answer, and writes the result to
+// out as JSON. args are the address, the number of connections, and the bytes to read.
 func runClient(_ context.Context, args []string, out io.Writer) {
 	var r reached
 	for range must(strconv.Atoi(args[1])) {

@@ -21,30 +21,30 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Each published event contains the mark, which occurs nowhere else, and then the
-// time of its creation.
+// Each published event contains the mark, which occurs nowhere else in a stream, and
+// then the time of its creation in Unix nanoseconds, as momentBytes digits.
 const (
 	mark        = '~'
 	momentBytes = 19
 )
 
-// streams are readers of event streams, with one goroutine each that only looks
-// for marks. What it costs is part of the results and of their anchors.
+// streams reads event streams. Each stream has a goroutine that only searches for
+// marks. The cost of these goroutines is part of the results and of the anchors.
 type streams struct {
 	conns   []net.Conn
 	readers sync.WaitGroup
 	ready   atomic.Int64 // streams that have shown their run as running
 	events  atomic.Int64
 	last    atomic.Int64 // when the newest event was read, in Unix nanoseconds
-	ended   atomic.Bool  // a stream ended
-	timed   atomic.Bool  // whether to measure each event
+	ended   atomic.Bool  // a stream has ended
+	timed   atomic.Bool  // whether to add the delay of each event to took
 
 	mu   sync.Mutex // guards took
 	took []time.Duration
 }
 
-// open opens n streams and waits until each shows its run as running. They are
-// closed after the scenario, or before by close.
+// open opens n streams and waits until each shows its run as running. request(i) is the
+// HTTP request of stream i. The streams are closed by close, or else after the scenario.
 func (l *lab) open(ctx context.Context, address string, n int, request func(i int) string) *streams {
 	s := &streams{}
 	l.cleanup(func() error { s.close(); return nil })
@@ -65,7 +65,8 @@ func (s *streams) close() {
 	s.readers.Wait()
 }
 
-// wait waits until the counter is at least n.
+// wait waits until the counter is at least n. It fails if a stream ends, or after two
+// times patience.
 func (s *streams) wait(ctx context.Context, counter *atomic.Int64, n int) {
 	for deadline := time.Now().Add(2 * patience); counter.Load() < int64(n); time.Sleep(time.Millisecond) {
 		check(ctx.Err())
@@ -99,7 +100,7 @@ func (s *streams) read(c net.Conn) {
 func (s *streams) count(r *bufio.Reader) {
 	now := time.Now().UnixNano()
 	if s.timed.Load() {
-		text, _ := r.Peek(momentBytes) // read notices the end
+		text, _ := r.Peek(momentBytes) // at the end of the stream, the next ReadSlice in read fails
 		made, err := strconv.ParseInt(string(text), 10, 64)
 		if err == nil {
 			s.mu.Lock()
@@ -111,8 +112,9 @@ func (s *streams) count(r *bufio.Reader) {
 	s.events.Add(1)
 }
 
-// follow lets the host publish, waits until each event has reached as many streams
-// as there are copies, and returns the deliveries a second until the last one.
+// follow makes the host publish events, and waits until each event has reached the
+// given number of streams (copies). It returns the deliveries per second, from the
+// order to the last delivery.
 func (s *streams) follow(ctx context.Context, h *hosted, o order, copies int) float64 {
 	s.events.Store(0)
 	begin := time.Now()
@@ -137,13 +139,14 @@ func (l *lab) stream(ctx context.Context) {
 		atMost("p50", m.P50Ms, 2, "ms"), atMost("p99", m.P99Ms, 15, "ms"))
 }
 
-// The offered rates of the fan-out as multiples of the anchor's: above the goals,
-// but not far. A reader must not fall behind the feed's ring, because events that
-// are given to the feed only are not in the journal.
+// The rates at which fanout publishes, as multiples of the anchor's rate. They are
+// slightly above the goals. In the scenario with a run for each stream, readers must
+// not fall behind the feed's ring, because the events are only given to the feed and
+// cannot be read from the journal.
 const (
-	offerToOne  = 2.2
-	offerToFeed = 1.2
-	ringEvents  = 48 // of each run at most, less than the ring of the feed
+	offerToOne  = 2.2 // all streams follow one run
+	offerToFeed = 1.2 // each stream follows its own run
+	ringEvents  = 48  // maximum number of events of a run, less than the feed's ring holds
 )
 
 // fanout measures how many events a second reach very many readers, and the memory
@@ -163,7 +166,7 @@ func (l *lab) fanout(ctx context.Context) {
 	kibEach := (h.rest(ctx) - idle) / float64(n) / 1024
 	rate := offerToFeed * before
 	enough := time.Duration(ringEvents * float64(n) / rate * float64(time.Second))
-	fed := s.follow(ctx, h, order{Do: doFeed, Rate: rate, For: min(l.each, enough)}, 1) // the journal ends before
+	fed := s.follow(ctx, h, order{Do: doFeed, Rate: rate, For: min(l.each, enough)}, 1) // these events are not in the journal
 	s.close()
 
 	anchor := (before + l.rawFanout(ctx, h, n)) / 2
@@ -178,7 +181,8 @@ func (l *lab) fanout(ctx context.Context) {
 	}
 }
 
-// rawFanout returns deliveries a second with one write for each event and socket.
+// rawFanout measures the anchor of fanout: the deliveries per second if each event is
+// one write(2) to one socket.
 func (l *lab) rawFanout(ctx context.Context, h *hosted, n int) float64 {
 	s := l.open(ctx, h.Address, n, func(int) string { return "GET /raw HTTP/1.1\r\nHost: bench\r\n\r\n" })
 	rate := s.follow(ctx, h, order{Do: doRaw, For: l.anchor}, 1)
@@ -187,8 +191,8 @@ func (l *lab) rawFanout(ctx context.Context, h *hosted, n int) float64 {
 	return rate
 }
 
-// partners are the other ends of measurements. They are this program in another
-// process, with the name as the first argument.
+// partners contains the functions that scenarios call in a child process. The child
+// process is this program with the key of the function as its first argument.
 var partners = map[string]func(ctx context.Context, args []string, out io.Writer){
 	"host":   serveHost,
 	"client": runClient,
@@ -197,20 +201,20 @@ var partners = map[string]func(ctx context.Context, args []string, out io.Writer
 // order asks a host to publish events.
 type order struct {
 	Do   string
-	Runs int     // to which events are appended
-	Rate float64 // per second, of each run or in all
+	Runs int     // number of runs to append to
+	Rate float64 // events per second: of each run for doAppend, in total for doFeed
 	For  time.Duration
 }
 
-// The orders.
+// The values of order.Do.
 const (
 	doRest   = "rest"   // publish nothing: close raw sockets and return memory to the system
-	doAppend = "append" // to the first runs, each at its own pace
-	doFeed   = "feed"   // given to the feed only, of the runs in turn
-	doRaw    = "raw"    // to one raw socket each, in turn
+	doAppend = "append" // append to the first order.Runs runs, to each at its own pace
+	doFeed   = "feed"   // give events to the feed without storing them, for all runs in turn
+	doRaw    = "raw"    // write each event to one raw socket, to all sockets in turn
 )
 
-// hosted is a host in a child process.
+// hosted is a host, the child process that publishes events (see serveHost).
 type hosted struct {
 	*child  `json:"-"`
 	Address string
@@ -225,27 +229,28 @@ func (l *lab) host(ctx context.Context, n int) *hosted {
 	return h
 }
 
-// publish returns the number of published events.
+// publish sends an order to the host and returns the number of published events.
 func (h *hosted) publish(ctx context.Context, o order) (n int) {
 	body := do(ctx, http.StatusOK, http.MethodPost, "http://"+h.Address+"/publish", "", string(must(json.Marshal(o))))
 	check(json.Unmarshal(body, &n))
 	return n
 }
 
-// rest returns the memory of the host after a garbage collection, in bytes.
+// rest makes the host close its raw sockets and collect garbage, and returns the host's
+// memory in bytes.
 func (h *hosted) rest(ctx context.Context) float64 {
 	h.publish(ctx, order{Do: doRest})
 	return h.memory()
 }
 
-// events returns the request for the stream of a run.
+// events returns the HTTP request for the event stream of run i.
 func (h *hosted) events(i int) string {
 	return fmt.Sprintf("GET /v1/runs/%s/events HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", h.Runs[i], h.Token)
 }
 
-// publisher is the host's side: a world with running runs, and sockets to which it
-// writes events itself. That is the least that streams could cost: one write(2)
-// for each event and socket, by one goroutine.
+// publisher is the state of a host: a world with running runs, and raw sockets to which
+// the host writes events directly. Raw sockets show the minimum cost of streams: one
+// write(2) for each event and socket, by one goroutine.
 type publisher struct {
 	*world
 	runs []store.Position
@@ -254,7 +259,7 @@ type publisher struct {
 	raw []net.Conn
 }
 
-// serveHost serves until ctx ends: FOLDER RUNS.
+// serveHost runs a host until ctx ends. args are the data folder and the number of runs.
 func serveHost(ctx context.Context, args []string, out io.Writer) {
 	n := must(strconv.Atoi(args[1]))
 	w := openWorld(ctx, args[0], os.Getenv("STINT_DATABASE"))
@@ -272,11 +277,11 @@ func serveHost(ctx context.Context, args []string, out io.Writer) {
 		h.Runs = append(h.Runs, at.RunID)
 	}
 	check(json.NewEncoder(out).Encode(h))
-	_ = srv.Serve(l) // until Close
+	_ = srv.Serve(l) // returns after Close
 	check(w.close())
 }
 
-// bareBody is about as long as a run.
+// bareBody is about as long as the JSON of a run.
 var bareBody = fmt.Appendf(nil, `{"text":"%s"}`, bytes.Repeat([]byte{'x'}, 589))
 
 func bare(w http.ResponseWriter, _ *http.Request) {
@@ -334,7 +339,8 @@ func (p *publisher) obey(ctx context.Context, o order) int {
 	return 0
 }
 
-// appendEach appends to each run at its own pace, the runs spread over time.
+// appendEach appends events to the first o.Runs runs, to each at its own pace. The first
+// appends of the runs are spread over one interval. It returns the number of events.
 func (p *publisher) appendEach(ctx context.Context, o order) int {
 	var total atomic.Int64
 	concurrently(ctx, o.Runs, func(ctx context.Context, i int) {
@@ -353,7 +359,7 @@ func (p *publisher) feedOnly(at *store.Position) {
 	p.feed.Committed(at.RunID, []stint.Event{e})
 }
 
-// write writes events to raw sockets.
+// write writes events to the raw sockets in turn for o.For and returns their number.
 func (p *publisher) write(o order) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

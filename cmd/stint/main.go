@@ -18,7 +18,8 @@ import (
 )
 
 func main() {
-	// Sandboxes start this binary; these calls do not return there.
+	// A sandbox can start this binary as runsc or as the built-in assistant. In such a
+	// process, MaybeRunsc or os.Exit does not return.
 	embedded.MaybeRunsc()
 	if len(os.Args) > 1 && os.Args[1] == protocol.Verb {
 		os.Exit(assistant.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
