@@ -1,6 +1,6 @@
 // Package installation builds the program and starts servers for end-to-end tests.
 //
-// Its clients check every exchange against the API document.
+// The clients that it returns check every HTTP exchange against the OpenAPI document.
 package installation
 
 import (
@@ -36,8 +36,8 @@ var binary struct {
 	err  error
 }
 
-// Binary returns the path of the program under test. The first call builds it; CleanUp
-// removes it.
+// Binary returns the path of the program under test. The first call builds the program,
+// and CleanUp removes it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	binary.once.Do(func() {
@@ -65,14 +65,14 @@ type Host struct {
 	Listen  string
 	Flags   []string      // of the next server
 	Env     []string      // added to the environment of the next server
-	Server  *exec.Cmd     // nil if it is not running
+	Server  *exec.Cmd     // nil before Start and after Stop
 	Exited  chan struct{} // closed when the server has exited
 	log     bytes.Buffer
 	logLock sync.Mutex
 }
 
-// New creates an installation whose servers have the flags. At the end of the test it
-// is stopped and removed.
+// New creates an installation whose servers are started with the flags. At the end of
+// the test, the server is stopped and the data folder is removed.
 func New(t *testing.T, flags ...string) *Host {
 	t.Helper()
 	base, err := os.MkdirTemp("", "stint-host-")
@@ -96,14 +96,14 @@ func Reserve(t testing.TB) string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	Check(t, err)
 	t.Cleanup(func() { Check(t, unix.Close(fd)) })
-	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // like the servers
+	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // servers set this option too
 	Check(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := unix.Getsockname(fd)
 	Check(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
-// Write appends to the server's log.
+// Write appends output of a server to the log.
 func (h *Host) Write(p []byte) (int, error) {
 	h.logLock.Lock()
 	defer h.logLock.Unlock()
@@ -117,7 +117,8 @@ func (h *Host) Log() string {
 	return h.log.String()
 }
 
-// Start starts the server and waits until it is ready.
+// Start starts a server and waits until it is ready. It fails the test if the server
+// exits or is not ready within waitLimit.
 func (h *Host) Start() {
 	h.t.Helper()
 	args := append([]string{"serve", "--data", h.Data, "--listen", h.Listen}, h.Flags...)
@@ -146,7 +147,8 @@ func (h *Host) Start() {
 	}
 }
 
-// Stop sends a signal to the server and waits until it has exited.
+// Stop sends a signal to the server and waits until the server has exited. If this takes
+// longer than waitLimit, Stop kills the server and fails the test.
 func (h *Host) Stop(sig os.Signal) {
 	if h.Server == nil {
 		return
@@ -161,7 +163,8 @@ func (h *Host) Stop(sig os.Signal) {
 	h.Server = nil
 }
 
-// Login creates a token through the data folder's socket and returns its client.
+// Login creates a token for the user ann of org through the socket in the data folder,
+// and returns a client with this token.
 func (h *Host) Login(t testing.TB, org string) *client.Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -197,8 +200,9 @@ func Check(t testing.TB, err error) {
 func Tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // Leftovers returns the processes, mounts, and control groups that sandboxes of an
-// earlier server left on this machine. It does not return those of the running
-// server. Because these change meanwhile, it looks repeatedly until nothing is left.
+// earlier server left on this machine. It does not return those of the running server.
+// Because the running server starts and ends processes during the search, Leftovers
+// repeats the search until it finds nothing, for up to waitLimit.
 func (h *Host) Leftovers() []string {
 	deadline := time.Now().Add(waitLimit)
 	for {
@@ -230,8 +234,8 @@ func (h *Host) leftovers() []string {
 	return append(found, h.groups(running)...)
 }
 
-// groups returns the control groups of sandboxes that contain none of the running
-// processes.
+// groups returns the control groups of this installation's sandboxes whose first process
+// is not in running, the set of process IDs of the current server.
 func (h *Host) groups(running map[string]bool) (found []string) {
 	instance, err := os.ReadFile(filepath.Join(h.Data, "instance"))
 	if err != nil {
@@ -253,7 +257,7 @@ func (h *Host) groups(running map[string]bool) (found []string) {
 	return found
 }
 
-// descendants returns the IDs of the running server and its descendants.
+// descendants returns the process IDs of the running server and its descendants.
 func (h *Host) descendants() map[string]bool {
 	all := map[string]bool{}
 	if h.Server == nil {

@@ -33,8 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Parallel sets the number of parallel tests unless the command line does, for tests
-// that mostly wait.
+// Parallel sets the number of tests that run in parallel, unless the command line sets
+// it. Packages whose tests mostly wait use a number above the number of CPUs.
 func Parallel(n int) {
 	flag.Parse()
 	given := false

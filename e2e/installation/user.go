@@ -12,7 +12,8 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// Agent creates a shell agent. more contains further members of its definition.
+// Agent creates a shell agent. more is empty, or a comma followed by further JSON
+// members of the definition.
 func Agent(t testing.TB, c *client.Client, name, more string) {
 	t.Helper()
 	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
@@ -30,7 +31,7 @@ func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
 	return r
 }
 
-// Ended waits until a run has ended and returns it.
+// Ended waits up to three minutes until a run has ended, and returns the run.
 func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
