@@ -1,8 +1,8 @@
 // Package agents manages agents and their versions.
 //
-// An agent has a name, and its current version contains its definition. A
-// definition is stored without the name. Equivalent definitions, which may
-// differ in the order of keys, are one version.
+// An agent has a name and versions; each version contains a definition, which is
+// stored without the name. A definition that is equivalent to the current one, for
+// example with another order of keys, does not become a new version.
 package agents
 
 import (
@@ -68,8 +68,8 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 }
 
 // AddVersion stores raw as the new current version of an agent. If the current
-// version is equivalent, AddVersion returns it and added is false. A name in raw
-// must be the agent's.
+// version is equivalent, AddVersion returns the current version and added is false.
+// If raw contains a name, it must be the agent's name.
 func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string, raw []byte) (v stint.AgentVersion, added bool, err error) {
 	a, err := s.Get(ctx, c.OrgID, agentID)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Service) newVersion(c auth.Caller, agentID string, d parsed, at stint.T
 	}
 }
 
-// withoutDefinition returns a version as in a list.
+// withoutDefinition returns v without its definition, as lists contain it.
 func withoutDefinition(v store.AgentVersion) stint.AgentVersion {
 	v.Definition = nil
 	return v.AgentVersion
@@ -135,8 +135,8 @@ func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]
 	return agents, nil
 }
 
-// listByName returns the first page with the agent of that name. Other pages are
-// empty.
+// listByName returns a page of a list that contains only the agent with the name. If r
+// selects a page after the first, it is empty.
 func (s *Service) listByName(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	a, err := s.ByName(ctx, org, name)
 	switch {

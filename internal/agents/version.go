@@ -75,7 +75,8 @@ type parsed struct {
 	digest    string // hex SHA-256
 }
 
-// parse checks a definition and removes its name and the members that are null.
+// parse validates a definition, and removes its name and its top-level members that
+// are null.
 func (s *Service) parse(raw []byte) (parsed, error) {
 	d, err := definition.Parse(raw)
 	if err == nil {

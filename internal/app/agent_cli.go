@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// openPrograms returns a finder of the programs of agents. It stores the programs that
-// are mounted into sandboxes in dir.
+// openPrograms returns a finder of the programs of agents. The finder stores programs
+// that are mounted into sandboxes in dir.
 func openPrograms(dir string) (*agentcli.Finder, error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -45,7 +45,7 @@ func ownProgram() (string, error) {
 }
 
 // Programs returns, for each framework, whether its program is installed on this
-// machine. It changes nothing.
+// machine. It does not write files.
 func Programs(ctx context.Context) ([]agentcli.Installed, error) {
 	f, err := openPrograms("") // nothing is mounted
 	if err != nil {

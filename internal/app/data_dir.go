@@ -56,8 +56,8 @@ func (d *dataFolder) join(elem ...string) string {
 
 func (d *dataFolder) close() error { return d.lock.Close() }
 
-// readOrCreate returns the line in a file. If the file is missing or empty, it writes the
-// result of create to it.
+// readOrCreate returns the text in a file without surrounding white space. If the file is
+// missing or empty, readOrCreate writes the result of create to it and returns that.
 func readOrCreate(path string, create func() string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && strings.TrimSpace(string(b)) != "" {

@@ -6,7 +6,7 @@
 //	data folder → keys → database, wake-ups → storage → use cases → worker →
 //	HTTP, admin socket → jobs
 //
-// During shutdown the worker claims no more runs, and running ones may continue for
-// the drain time while readers follow them. Then streams end, then HTTP, then the
-// database.
+// During shutdown the worker claims no more runs. Active runs may continue for the
+// drain time, and clients can follow them. Then the server ends the event streams,
+// stops HTTP, and closes the database.
 package app

@@ -12,17 +12,18 @@ import (
 	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
-// egressDeps contains what the worker needs for the traffic of sandboxes.
+// egressDeps contains the dependencies of the worker for the traffic of sandboxes.
 type egressDeps struct {
 	gate  *egress.Gateway
 	trust string // file with the certificates that programs in sandboxes trust
 }
 
-// lateHandler is the API for sandboxes. The egress gate is created before the
-// API, which depends on the worker and so on the gate.
+// lateHandler is the handler of the API for sandboxes. The egress gateway needs it
+// before the API exists, because the API depends on the worker and the worker depends
+// on the gateway.
 type lateHandler struct{ api atomic.Pointer[http.Handler] }
 
-// set sets the handler.
+// set sets the handler that serves the requests from now on.
 func (f *lateHandler) set(api http.Handler) { f.api.Store(&api) }
 
 // ServeHTTP passes a request to the handler, or responds 503 before set.
@@ -35,8 +36,8 @@ func (f *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*api).ServeHTTP(w, r)
 }
 
-// openEgress opens the egress gate and writes the certificates that sandboxes
-// trust.
+// openEgress opens the egress gateway and writes the file of the certificates that
+// programs in sandboxes trust.
 func (s *server) openEgress() (*egressDeps, error) {
 	ca, err := tlsca.Open(s.data.join("ca.pem"), time.Now)
 	if err != nil {
@@ -69,8 +70,9 @@ func (s *server) openEgress() (*egressDeps, error) {
 	return &egressDeps{gate: gate, trust: trust}, nil
 }
 
-// roots returns the certificates with which servers are verified: those of this
-// machine and those of the operator. nil is the default.
+// roots returns the root certificates with which the egress proxy verifies servers: the
+// given certificates of this machine and those of the file --egress-ca. Without such a
+// file it returns nil, which selects the default of crypto/x509.
 func (s *server) roots(system []byte) (*x509.CertPool, error) {
 	if s.c.EgressCA == "" {
 		return nil, nil

@@ -28,7 +28,8 @@ func (s *server) openImages(ctx context.Context) (*images, error) {
 	return s.images, nil
 }
 
-// Acquire is like that of image.Store, for images that the operator allows.
+// Acquire is like Acquire of image.Store, but returns an error if the operator does not
+// allow the image's registry.
 func (i *images) Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*image.Root, error) {
 	if err := i.allows(ref); err != nil {
 		return nil, err
@@ -36,8 +37,8 @@ func (i *images) Acquire(ctx context.Context, ref string, progress func(done, to
 	return i.Store.Acquire(ctx, ref, progress)
 }
 
-// allows returns an error for an invalid reference and for a registry that is not
-// allowed. Otherwise definitions could make the server connect to any host.
+// allows returns an error if ref is invalid or if the operator does not allow its
+// registry. Without this check, a definition could make the server connect to any host.
 func (i *images) allows(ref string) error {
 	if ref == "" || ref == "host" {
 		return nil

@@ -26,15 +26,15 @@ type isolator interface {
 	io.Closer
 }
 
-// isolators are the isolators of this server. Each is opened at first use.
+// isolators opens and keeps the isolators of this server. Each is opened at first use.
 type isolators struct {
-	floor string // the operator's default, and the weakest that is allowed
+	floor string // the operator's default; definitions may not request a weaker isolator
 	host  hostParts
 	mu    sync.Mutex // guards open; held while an isolator is opened
 	open  map[string]isolator
 }
 
-// hostParts are the properties of the installation that isolators need.
+// hostParts contains the properties of the installation that isolators need.
 type hostParts struct {
 	c        *config.Config
 	state    string   // folder with a subfolder for each isolator
@@ -44,7 +44,7 @@ type hostParts struct {
 	log      *slog.Logger
 }
 
-// makers open isolators, by name.
+// makers contains the functions that open isolators, by the isolator's name.
 var makers = map[string]func(hostParts) (isolator, error){
 	"namespace": func(h hostParts) (isolator, error) {
 		return namespace.New(namespace.Config{
@@ -64,7 +64,8 @@ var makers = map[string]func(hostParts) (isolator, error){
 var strength = map[string]int{"namespace": 1, "gvisor": 2}
 
 // openIsolators opens the default isolator and returns an error if it is not available.
-// It also opens the isolators that an earlier process used, to remove their remains.
+// It also opens the isolators that an earlier process used, to remove the sandboxes that
+// the process left.
 func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 	s := &isolators{floor: h.c.Isolation, host: h, open: map[string]isolator{}}
 	if _, err := s.get(ctx, s.floor); err != nil {
@@ -72,7 +73,7 @@ func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 	}
 	for name := range makers {
 		if _, err := os.Stat(filepath.Join(h.state, name)); err != nil {
-			continue // never used
+			continue // this isolator was never used
 		}
 		earlier, err := s.get(ctx, name)
 		if err == nil {
@@ -98,7 +99,8 @@ func (h hostParts) reportDockerState() {
 		"folder", folder, "label", "dev.stint.instance="+h.instance)
 }
 
-// get returns an isolator that is available on this machine.
+// get returns the isolator with the name, and opens it at the first call. If it is not
+// available on this machine, the error wraps sandbox.ErrUnavailable.
 func (s *isolators) get(ctx context.Context, name string) (isolator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +136,8 @@ func (s *isolators) named(ctx context.Context, name string) (sandbox.Driver, err
 	return d, nil
 }
 
-// allows returns an error for a sandbox that does not exist or that is weaker than the
-// default.
+// allows returns an error if the isolator with the name does not exist or is weaker than
+// the default.
 func (s *isolators) allows(name string) error {
 	switch {
 	case name == "" || name == "default" || name == s.floor:
@@ -150,7 +152,8 @@ func (s *isolators) allows(name string) error {
 	return nil
 }
 
-// replacements returns what a definition can contain instead of a removed sandbox.
+// replacements returns, for a message, the lines that a definition can contain instead of
+// a removed sandbox.
 func (s *isolators) replacements() string {
 	return "'sandbox: " + strings.Join(s.names(), "' or 'sandbox: ") + "'"
 }

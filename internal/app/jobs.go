@@ -68,8 +68,8 @@ func (s *server) jobs() []jobs.Job {
 	return all
 }
 
-// collectGarbage deletes unreferenced files. Several servers of one database may
-// call it at once: each organisation has a lease.
+// collectGarbage deletes unreferenced files. Several servers of one database may call it
+// at once, because a collection holds a lease of its organisation.
 func (s *server) collectGarbage(ctx context.Context) error {
 	return s.maintenance().Collect(ctx, maintenance.CollectOptions{Grace: s.c.GCGrace}, func(r maintenance.Report) {
 		if r.Done && !r.Busy && r.Collected.Deleted > 0 {

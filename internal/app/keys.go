@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing/keyring"
 )
 
-// keys are the installation's keys, derived from those of its key file. The
-// newest encrypts and signs; all of them decrypt.
+// keys contains the installation's keys, which are derived from the keys in its key
+// file. The newest key encrypts and signs; all keys decrypt.
 type keys struct {
 	sealer  *sealing.Sealer
 	signing []byte
@@ -49,14 +49,14 @@ func deriveKeys(roots [][]byte) (*keys, error) {
 	return &keys{sealer: sealer, signing: signing}, nil
 }
 
-// Keys are the keys of an installation without a running server. While they are open,
-// no server can start.
+// Keys manages the keys of an installation whose server does not run. While Keys is
+// open, the server cannot start.
 type Keys struct {
 	*keyring.Keyring
 	s *server
 }
 
-// OpenKeys opens the keys of the configuration's installation.
+// OpenKeys opens the keys of the installation in the data folder c.Data.
 func OpenKeys(ctx context.Context, c config.Config) (*Keys, error) {
 	if err := checkInstalled(c); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func (k *Keys) Close() error { return k.s.close() }
 
 // RotateInstallation creates a new installation key, encrypts all sealed values
 // in the database with it, removes the older keys, and returns the number of
-// values. It can be repeated after an interruption. No server may use the
-// database meanwhile. The keyring cannot be used afterwards.
+// values. After an interruption it can be called again. During the call, no server may
+// use the database. After the call, the Keyring cannot be used.
 func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
 	path := k.s.data.join(keyFile)
 	roots, err := sealing.LoadOrCreateKeys(path)

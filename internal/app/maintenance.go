@@ -18,14 +18,14 @@ func (s *server) maintenance() *maintenance.Service {
 	return maintenance.New(maintenance.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
 }
 
-// Maintenance maintains the storage of an installation without a running server. While
-// it is open, no server can start.
+// Maintenance maintains the storage of an installation whose server does not run. While
+// Maintenance is open, the server cannot start.
 type Maintenance struct {
 	*maintenance.Service
 	s *server
 }
 
-// OpenMaintenance opens the configuration's installation.
+// OpenMaintenance opens the installation in the data folder c.Data.
 func OpenMaintenance(ctx context.Context, c config.Config) (*Maintenance, error) {
 	if err := checkInstalled(c); err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func checkInstalled(c config.Config) error {
 // library.
 type gcAdapter struct{ store.Collections }
 
-// Marked returns the keys of the objects that a collection may delete.
+// Marked returns the current epoch of the collections of an organisation, and the keys
+// of the objects that are marked for deletion.
 func (g gcAdapter) Marked(ctx context.Context, org string) (int64, []string, error) {
 	epoch, list, err := g.MarkedObjects(ctx, org)
 	if err != nil {

@@ -40,18 +40,18 @@ import (
 // Info contains the addresses of a started server.
 type Info struct {
 	URL     string
-	Socket  string // for requests of the data folder's owner
+	Socket  string // path of the socket for the data folder's owner
 	DataDir string
 }
 
 // Options contains options of Run; the zero value is usable.
 type Options struct {
 	Logger *slog.Logger
-	// Ready is called once the server accepts requests.
+	// Ready is called once, when the server accepts requests.
 	Ready func(Info)
 }
 
-// shutdownLimit is how long open requests may take during shutdown.
+// shutdownLimit is the time that open requests have to finish during shutdown.
 const shutdownLimit = 5 * time.Second
 
 // server contains the opened parts of a running server.
@@ -71,16 +71,16 @@ type server struct {
 	auth     *auth.Service
 	programs *agentcli.Finder
 	worker   *worker.Worker
-	inner    lateHandler                   // the API, for sandboxes
+	inner    lateHandler                   // the API for agents in sandboxes
 	images   *images                       // nil without a worker
-	offers   func(*stint.Definition) error // returns an error for what the worker does not have; nil without one
+	offers   func(*stint.Definition) error // returns an error if the worker cannot run the definition; nil without a worker
 	registry *prometheus.Registry
 
 	closers []func() error
 }
 
-// Run serves until ctx ends, then stops in order and returns nil. An error is a
-// sentence for the operator about the part that could not be opened.
+// Run serves until ctx ends, then stops all parts in order and returns nil. It returns an
+// error for the operator if a part cannot be opened, fails, or cannot be closed.
 func Run(ctx context.Context, c config.Config, o Options) (err error) {
 	s := newServer(c, o.Logger)
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -149,7 +149,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// recount is how long it may take until a server counts objects that other
+// recount is the maximum time until the quota of a server includes objects that other
 // servers stored or deleted.
 const recount = 15 * time.Minute
 
@@ -183,8 +183,8 @@ func (s *server) openContent(ctx context.Context) error {
 	return nil
 }
 
-// openWorker creates the worker. It first ends the runs of an earlier process of
-// this installation.
+// openWorker creates the worker. It also ends or re-queues the runs of an earlier process
+// of this installation.
 func (s *server) openWorker(ctx context.Context) error {
 	out, err := s.openEgress()
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *server) openWorker(ctx context.Context) error {
 			Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
 		},
 		Dir: s.data.join("worker"), Host: s.data.host, Capacity: s.c.Capacity, PoolSize: s.c.Parked,
-		Drain: max(s.c.Drain, time.Nanosecond), // 0 means at once here, and the default in the worker
+		Drain: max(s.c.Drain, time.Nanosecond), // a drain time of 0 means at once in s.c, but the default in worker.Config
 	})
 	if err != nil {
 		return fmt.Errorf("open worker: %w", err)
@@ -234,15 +234,16 @@ func (s *server) openWorker(ctx context.Context) error {
 	return nil
 }
 
-// runToken returns the token with which the agent of a run calls the API. Its
-// life exceeds the run's time limit, which starts when the sandbox is ready. It
-// becomes invalid when the run ends.
+// runToken returns the token with which the agent of a run calls the API. The token
+// expires later than the run's time limit, because the limit starts only when the
+// sandbox is ready. The token becomes invalid when the run ends.
 func (s *server) runToken(a *dispatch.Assignment) (string, error) {
 	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Plan.Depth}
 	return s.auth.RunToken(g, a.Plan.Timeout+10*time.Minute)
 }
 
-// serve opens the listeners, starts the worker and the jobs, and waits.
+// serve opens the listeners, and starts the worker and the jobs. When ctx ends or a
+// listener fails, serve stops all of them in order and returns.
 func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	listener, err := net.Listen("tcp", s.c.Listen)
 	if err != nil {
@@ -345,7 +346,8 @@ func serveUntilClosed(srv *http.Server, l net.Listener) error {
 	return nil
 }
 
-// shutdown waits for open requests until shutdownLimit, then closes them.
+// shutdown stops the servers. It waits up to shutdownLimit for open requests, and then
+// closes their connections.
 func shutdown(ctx context.Context, servers ...*http.Server) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownLimit)
 	defer cancel()

@@ -26,7 +26,8 @@ type storage struct {
 }
 
 // openStorage opens the storage according to EncryptStorage. Objects that were stored
-// with another setting stay readable, unless it is EncryptStrict.
+// with another setting stay readable, except that EncryptStrict does not read objects
+// that are not encrypted.
 func (s *server) openStorage(ctx context.Context) (storage, error) {
 	below, err := s.openBlobs(ctx, sealedPart)
 	if err != nil {
@@ -74,8 +75,9 @@ func (s *server) storageFolder() string {
 // uploadAge is the age after which an incomplete upload counts as abandoned.
 const uploadAge = 24 * time.Hour
 
-// openBucket opens a bucket and removes the incomplete uploads of crashed servers. It is
-// not an error if the credentials do not permit that.
+// openBucket opens a part of the configured bucket; "" is the whole. In the whole bucket
+// it also removes the incomplete uploads of crashed servers. If this removal fails, for
+// example for lack of permission, openBucket only logs the error.
 func (s *server) openBucket(ctx context.Context, part string) (blob.Store, error) {
 	b, err := s3.Open(ctx, s3.Config{URL: s.c.Storage, Part: part})
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package artifacts manages artifacts, volumes, and their versions.
 //
-// Both are file sets: a name with versions that are numbered 1, 2, 3 …; the newest
-// is the current version. Package files stores the content of a version as a
-// snapshot, which is identified by the version's digest.
+// Artifacts and volumes are file sets. A file set has a name and versions, which are
+// numbered 1, 2, 3 …; the newest is the current version. Package files stores the
+// content of a version as a snapshot, which the version's digest identifies.
 package artifacts
 
 import (
@@ -69,7 +69,7 @@ func (s *Service) fileSet(ctx context.Context, org string, kind stint.FileSetKin
 	return t.FileSet, err
 }
 
-// ByName returns the artifact or volume of that name.
+// ByName returns the artifact or volume with the name.
 func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (stint.FileSet, error) {
 	if stint.CheckName("name", name) != nil {
 		return stint.FileSet{}, stint.NotFound(string(kind), name)

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// MissingChunks returns those of the chunks that the caller's organisation lacks.
+// MissingChunks returns the given chunks that the caller's organisation has not stored.
 func (s *Service) MissingChunks(ctx context.Context, c auth.Caller, chunks [][32]byte) ([][32]byte, error) {
 	return s.c.Library.MissingChunks(ctx, c.OrgID, chunks)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// VersionArchive is a version as an archive. The bytes are the same for each
-// download of a version, except for tar.zst.
+// VersionArchive is a version as an archive. All downloads of a version in one format
+// have the same bytes, except in the format tar.zst.
 type VersionArchive struct {
 	FileSet stint.FileSet
 	Version store.FileSetVersion
@@ -35,7 +35,7 @@ func (a *VersionArchive) Name() string {
 	return fmt.Sprintf("%s-v%d.%s", a.FileSet.Name, a.Version.Number, a.Format)
 }
 
-// Open opens the archive, which must not be a tar.zst. The caller closes it.
+// Open opens the archive, whose format must not be tar.zst. The caller closes it.
 func (a *VersionArchive) Open(ctx context.Context) (files.Download, error) {
 	return a.s.c.Library.Download(ctx, a.org, a.Version.Digest, a.Format)
 }
@@ -45,21 +45,23 @@ func (a *VersionArchive) WriteZstd(ctx context.Context, w io.Writer) error {
 	return a.s.c.Library.WriteZstd(ctx, a.org, a.Version.Digest, w)
 }
 
-// Sum returns the SHA-256 of the archive of the given size, if it is known. With
-// compute set, it reads the whole archive if necessary.
+// Sum returns the SHA-256 of the archive, whose size is size bytes. known reports
+// whether the SHA-256 is known. If it is not known and compute is set, Sum reads the
+// whole archive to compute it.
 func (a *VersionArchive) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
 	return a.s.c.Library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
 }
 
-// CountDownload records that the whole archive, of size bytes, is downloaded.
+// CountDownload records a download of the whole archive, whose size is size bytes. Only
+// downloads in the format tar.gz are counted; popular archives of this format are stored.
 func (a *VersionArchive) CountDownload(size int64) {
 	if a.Format == files.TarGzip {
 		a.s.c.Library.CountDownload(a.org, a.Version.Digest, size)
 	}
 }
 
-// DirectLink returns a URL that serves the archive from the storage for ttl, if
-// there is one.
+// DirectLink returns a URL from which the storage serves the archive for the time ttl.
+// ok is false if the storage does not contain the archive or cannot serve it.
 func (a *VersionArchive) DirectLink(ctx context.Context, ttl time.Duration) (address string, ok bool, err error) {
 	if a.Format != files.TarGzip {
 		return "", false, nil

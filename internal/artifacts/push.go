@@ -28,13 +28,14 @@ type Push struct {
 	IfMatch string // required current version; empty for any
 }
 
-// WireTree is the format of a push of a tree of package treewire. The chunks of the
-// tree must be stored already.
+// WireTree is the format of a pushed tree in the encoding of package treewire. The
+// chunks of the tree must have been stored before.
 const WireTree files.Format = "tree"
 
 // Push stores an archive as the next version, which becomes the current one. If the
-// current version has the same content, Push returns it and added is false. If the
-// current version is not IfMatch, Push returns a version_conflict.
+// current version has the same content, Push returns the current version and added is
+// false. If p.IfMatch is set and is not the current version, Push returns an error with
+// the code version_conflict.
 func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id string, p Push) (v stint.FileSetVersion, added bool, err error) {
 	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
 		return stint.FileSetVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
@@ -87,8 +88,8 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 	return head.FileSetVersion, added, store.PublicError(err, string(t.Kind), t.ID)
 }
 
-// staleError returns a message for the user if garbage collection is deleting files
-// of the version, else err.
+// staleError returns an error with a message for the user if garbage collection is
+// deleting files of the version, and otherwise err.
 func staleError(err error) error {
 	if !errors.Is(err, files.ErrStale) {
 		return err
@@ -99,9 +100,9 @@ func staleError(err error) error {
 	}
 }
 
-// parent returns the digest of the current version. The new version reuses its
-// unchanged content. parent checks ifMatch before the archive is read; commit checks it
-// again.
+// parent returns the digest of the current version, or "" if there is none. The new
+// version reuses the unchanged content of the current one. parent checks ifMatch before
+// the archive is read; commit checks it again.
 func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMatch string) (string, error) {
 	head := ""
 	if t.CurrentVersionID != nil {

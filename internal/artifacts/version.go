@@ -73,7 +73,7 @@ func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind,
 
 // FilePage selects entries of a version.
 type FilePage struct {
-	Prefix string // of the paths; empty for all
+	Prefix string // common prefix of the paths; empty for all
 	After  string // only paths after this one; empty for the first page
 	Limit  int
 }
@@ -87,8 +87,8 @@ func (s *Service) Open(ctx context.Context, org string, kind stint.FileSetKind, 
 	return s.c.Library.Open(ctx, org, v.Digest, path)
 }
 
-// Diff returns a page of the changes between two versions, in path order, after the
-// given path. more reports whether there are further changes.
+// Diff returns a page of at most limit changes between two versions, in path order,
+// starting after the path after. more reports whether there are further changes.
 func (s *Service) Diff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	a, b, err := s.digests(ctx, org, kind, id, from, to)
 	if err != nil {
