@@ -17,7 +17,7 @@ const (
 	maxExtensions  = 3 // how often the model may continue an answer that was cut
 )
 
-// model answers requests, as llm.Client does.
+// model answers requests. llm.Client and offline implement it.
 type model interface {
 	Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error)
 }
@@ -35,11 +35,11 @@ type agent struct {
 	turns   int64
 	limit   int64 // context size of the model in tokens, as far as known
 	counted int64 // tokens of the conversation at the last answer; 0 if not known
-	// unsummarised says that the model returned no summary. It is asked again
-	// only if it refuses the conversation without one.
+	// unsummarised is set if the model returned no summary. Another summary is
+	// requested only if the model refuses the conversation because of its length.
 	unsummarised bool
 
-	message                 string // the last message so far, if it was continued
+	message                 string // final message so far; the model may send it in several answers
 	corrections, extensions int
 }
 
@@ -72,7 +72,7 @@ func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// add appends a record that ends a turn.
+// add appends a record to the conversation and syncs the file.
 func (a *agent) add(r record) error {
 	if err := a.session.add(r); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (a *agent) add(r record) error {
 	return a.session.sync()
 }
 
-// ask requests the next answer and stores it. If the conversation is too long,
-// it is summarised first.
+// ask requests the next answer and stores it. If the conversation fills most of the
+// context, or if the model refuses its length, ask summarises it before the request.
 func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	if a.size() > a.limit*4/5 && !a.unsummarised {
 		switch _, err := a.compact(ctx); {
@@ -130,7 +130,7 @@ func (a *agent) once(ctx context.Context) (llm.Answer, error) {
 	}, r.event)
 }
 
-// count reports the usage so far.
+// count adds t to the usage of the run and reports the total so far.
 func (a *agent) count(t stint.Tokens) {
 	line := protocol.Line{Type: protocol.LineUsage, Turns: a.turns}
 	if t.ModelCalls > 0 {
@@ -143,7 +143,8 @@ func (a *agent) count(t stint.Tokens) {
 	a.out.write(line)
 }
 
-// work runs tools in order. When it returns, each has a result.
+// work runs the tool calls in order and stores a result for each, also if the turns are
+// spent or ctx has ended.
 func (a *agent) work(ctx context.Context, uses []llm.Part) error {
 	spent := a.spent()
 	for _, p := range uses {
@@ -178,7 +179,7 @@ func (a *agent) overTurns() error {
 	return &failure{reason: stint.ReasonBudget, sentence: fmt.Sprintf("The run has used %d of %d turns and was ended. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", a.turns, a.c.MaxTurns)}
 }
 
-// use runs one tool and reports it.
+// use runs one tool call, and reports its start and its result.
 func (a *agent) use(ctx context.Context, p llm.Part) outcome {
 	a.out.write(protocol.Line{Type: protocol.LineCall, Tool: &stint.ToolItem{ID: p.ID, Name: p.Name, Input: p.Input}})
 	o := a.tools.use(ctx, p)
@@ -196,8 +197,8 @@ func (a *agent) use(ctx context.Context, p llm.Part) outcome {
 	return o
 }
 
-// judge examines an answer without tool calls. If note is not empty, it is sent
-// to the model, and the work continues.
+// judge examines an answer without tool calls. If note is empty, final is the final
+// message. Otherwise the caller sends note to the model and continues.
 func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	a.message += answer.Text()
 	final = a.message

@@ -21,7 +21,7 @@ const (
 	// wait for output after the command has ended.
 	commandGrace = 400 * time.Millisecond
 	keptHead     = 20 << 10 // bytes kept from the start of the output
-	keptTail     = 11 << 10 // bytes kept from its end
+	keptTail     = 11 << 10 // bytes kept from the end of the output
 )
 
 func (b *toolbox) bash() tool {
@@ -47,8 +47,8 @@ func (b *toolbox) bash() tool {
 	}
 }
 
-// command runs a command in its own process group. When the time limit is
-// reached or ctx ends, the whole group is ended.
+// command runs a command in its own process group. When the time limit is reached or
+// ctx ends, the whole group receives SIGTERM and, after commandGrace, SIGKILL.
 func (b *toolbox) command(ctx context.Context, command string, limit time.Duration) outcome {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -102,9 +102,9 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	return o
 }
 
-// reportWorking writes a "working" line each minute while a command runs, because a
-// silent run would reach its idle limit. Tools of MCP servers do not get this;
-// the idle limit ends those that hang.
+// reportWorking writes a "working" line each minute until the caller calls quiet. Without
+// these lines, a command without output would make the run reach its idle limit. Calls of
+// MCP tools do not write such lines: the idle limit ends a run in which a call hangs.
 func (b *toolbox) reportWorking() (quiet func()) {
 	ticks, stop := b.every(time.Minute)
 	done := make(chan struct{})

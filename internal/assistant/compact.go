@@ -21,8 +21,9 @@ const (
 	maxRetold      = 4 << 10  // bytes of one step that are summarised
 )
 
-// limitOf returns the maximum size of a conversation in tokens. Offline
-// conversations have no limit, because a summary would hide which steps are done.
+// limitOf returns the maximum size of a conversation in tokens. Conversations with the
+// offline provider have no limit, because that provider reads from the conversation
+// which steps are done.
 func limitOf(c *protocol.Config) int64 {
 	switch {
 	case c.Provider == stint.ProviderOffline:
@@ -33,8 +34,8 @@ func limitOf(c *protocol.Config) int64 {
 	return c.ContextTokens
 }
 
-// size returns the estimated size of the conversation in tokens: the model's
-// own count, plus an estimate for what was added since.
+// size returns the estimated size of the conversation in tokens: the model's own count
+// at its last answer, if known, plus an estimate for the records after that answer.
 func (a *agent) size() int64 {
 	var since int
 	for i := len(a.session.visible) - 1; i >= 0; i-- {
@@ -47,7 +48,7 @@ func (a *agent) size() int64 {
 	return int64(since / bytesPerToken)
 }
 
-// weight returns about how many bytes a record adds to a request.
+// weight returns the approximate number of bytes that a record adds to a request.
 func weight(e *contextRecord) int {
 	n := len(e.Text)
 	for _, p := range e.Parts {
@@ -56,7 +57,7 @@ func weight(e *contextRecord) int {
 	return n
 }
 
-// errNoSummary says that the model returned no usable summary.
+// errNoSummary means that the model returned no usable summary.
 var errNoSummary = &failure{sentence: "The conversation is too long for the model, and the model returned no summary of it. Begin a new session, or set 'model' to one with a longer context."}
 
 // compact replaces the older part of the conversation by a summary. It returns
@@ -98,9 +99,9 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 
 const summaryInstructions = `Summarise the work of an agent so far, so that it can continue without the full record. Include: what the user wants, with all conditions; what was done, with the paths, names, numbers, and commands that matter; what was found out; what failed, and why; what is left to do. Keep all facts, and use few words. Write only the summary.`
 
-// cut returns the number of records to summarise: all but the newest ones that
-// fit into a quarter of the context. A request must not start with a tool
-// result.
+// cut returns the number of records to summarise: all except the newest records that
+// fit into a quarter of the context. The first of the remaining records is an answer or
+// a prompt, because a request must not start with a tool result.
 func (a *agent) cut() int {
 	visible, room := a.session.visible, int(a.limit/4*bytesPerToken)
 	cut := 0
@@ -114,12 +115,12 @@ func (a *agent) cut() int {
 		}
 	}
 	if cut == 1 && visible[0].Type == recordCompaction {
-		return 0 // it would not get shorter
+		return 0 // the only record to summarise is a summary already
 	}
 	return cut
 }
 
-// asText returns records as text, within half of the context.
+// asText returns the records as text, shortened to half of the context.
 func (a *agent) asText(visible []contextRecord) string {
 	var b strings.Builder
 	step := func(author, text string) {

@@ -19,7 +19,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.sentence }
 
-// messageFor returns the message for an error, with what to do.
+// messageFor returns a message for the user that describes err and says what to do.
 func messageFor(err error, c *protocol.Config) string {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.sentence

@@ -60,12 +60,12 @@ func (b *toolbox) readFile(name string, first, limit int) outcome {
 	return shownLines(in, first, limit)
 }
 
-// plainFile fails for a directory, a pipe, or a device. Opening a pipe can block,
-// and reading a device may never end.
+// plainFile returns a failed outcome if path is a directory, a pipe, or a device.
+// Opening a pipe can block, and reading a device may never end.
 func plainFile(name, path string) outcome {
 	switch info, err := os.Stat(path); {
 	case err != nil:
-		return outcome{} // opening it returns the reason
+		return outcome{} // the caller opens the file and reports that error
 	case info.IsDir():
 		return failed("%s is a folder; use list.", name)
 	case !info.Mode().IsRegular():
@@ -74,7 +74,8 @@ func plainFile(name, path string) outcome {
 	return outcome{}
 }
 
-// shownLines returns limit lines of a text, starting at line first.
+// shownLines returns at most limit lines and maxReadBytes bytes of a text, starting at
+// line first (counted from 1). If lines follow, the last line of the result says so.
 func shownLines(in *bufio.Reader, first, limit int) outcome {
 	var out strings.Builder
 	for number := 1; ; number++ {
@@ -96,7 +97,8 @@ func shownLines(in *bufio.Reader, first, limit int) outcome {
 	}
 }
 
-// boundedLine reads a line and returns at most maxLineShown bytes of it.
+// boundedLine reads a line and returns at most maxLineShown bytes of it, followed by a
+// note if the line is longer.
 func boundedLine(in *bufio.Reader) (string, error) {
 	var line []byte
 	for {

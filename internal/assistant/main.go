@@ -142,7 +142,7 @@ func newModel(c *protocol.Config) (model, error) {
 	if c.Provider == stint.ProviderOffline {
 		return &offline{c: c}, nil
 	}
-	// Connect directly: proxies in the environment are not for the model.
+	// Do not use the proxies of the environment for the model.
 	direct := &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
 	return llm.New(llm.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries, HTTP: &http.Client{Transport: direct}})
 }

@@ -24,12 +24,12 @@ import (
 const (
 	connectTime = 20 * time.Second // time limit for connecting and listing tools
 	closeTime   = 300 * time.Millisecond
-	maxToolName = 64 // limit of the providers
+	maxToolName = 64 // bytes; limit of the providers
 	maxTools    = 512
 )
 
-// connect connects to all servers concurrently and adds their tools. A server
-// that cannot be reached is reported and skipped.
+// connect connects to all servers concurrently and adds their tools. It reports and
+// skips a server that cannot be reached. disconnect closes the connections.
 func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out *lineWriter) (disconnect func()) {
 	connected := make([]*server, len(servers))
 	var wg sync.WaitGroup
@@ -126,7 +126,7 @@ type headerTransport map[string]string
 
 func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	if r.Method == http.MethodDelete { // ends the session: not worth waiting for
+	if r.Method == http.MethodDelete { // the request ends the session; limit the wait for it
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ctx = limited
@@ -138,7 +138,7 @@ func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// addServer adds a server's tools.
+// addServer adds the tools of an MCP server to the toolbox.
 func (b *toolbox) addServer(s *server) {
 	for _, t := range s.tools {
 		schema, err := json.Marshal(t.InputSchema)
@@ -156,7 +156,7 @@ func (b *toolbox) addServer(s *server) {
 }
 
 // toolName returns the name of a server's tool in a form that all providers
-// accept.
+// accept: with limited characters, and at most maxToolName bytes long.
 func toolName(server, name string) string {
 	full := "mcp__" + server + "__" + name
 	plain := strings.Map(func(r rune) rune {
@@ -173,7 +173,7 @@ func toolName(server, name string) string {
 	return fmt.Sprintf("%s_%08x", plain[:maxToolName-9], h.Sum32())
 }
 
-// uniqueName returns name, with a suffix if it is taken.
+// uniqueName returns name, or name with a number if another tool has that name.
 func (b *toolbox) uniqueName(name string) string {
 	taken := func(n string) bool {
 		return slices.ContainsFunc(b.tools, func(t tool) bool { return t.Name == n })

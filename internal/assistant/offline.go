@@ -19,17 +19,17 @@ import (
 const (
 	reportName   = "REPORT.md"
 	maxReported  = 500      // files listed in the report
-	maxVisited   = 50_000   // files counted
-	maxCountable = 16 << 20 // bytes of a file to count its lines
+	maxVisited   = 50_000   // files counted in a folder
+	maxCountable = 16 << 20 // size in bytes up to which the lines of a file are counted
 )
 
-// offline implements model without a model: it executes the steps in the lines
-// of a prompt, or writes a report of the files. It is deterministic and depends
-// only on its input.
+// offline implements the interface model without a language model. It executes the
+// steps in the lines of a prompt. If there are none, it writes a report of the files.
+// Its answers depend only on the conversation and the files.
 type offline struct{ c *protocol.Config }
 
-// offlineNotice returns the notice for an offline run. Only the first run of a
-// conversation explains the syntax.
+// offlineNotice returns the notice for an offline run. The notice explains the syntax
+// only in the first run of a conversation, when again is false.
 func offlineNotice(again bool) string {
 	const notice = "Offline: no model is configured."
 	if again {
@@ -38,13 +38,14 @@ func offlineNotice(again bool) string {
 	return notice + " The lines of the prompt that begin with 'run:', 'write FILE:', or 'read' are executed; if there are none, the files are listed in REPORT.md. To use a model, set 'provider' and 'model' in the agent's definition."
 }
 
-// step is the next tool call of a plan.
+// step is one tool call of a plan.
 type step struct {
 	name  string
 	input map[string]any
 }
 
-// Ask returns the next step of the newest prompt, or the final message.
+// Ask returns the next step of the newest prompt as a tool call. After the last step
+// it returns the final message.
 func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error) {
 	prompts, done, failures := progressOf(r.Messages)
 	prompt := prompts[len(prompts)-1]
@@ -104,7 +105,7 @@ func planOf(prompt string) (steps []step) {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, "write "); ok {
-			// Prose may start with the same word, but a file name is one word.
+			// A sentence can also begin with "write", but a file name is one word.
 			if name, text, ok := strings.Cut(rest, ":"); ok && len(strings.Fields(name)) == 1 {
 				steps = append(steps, step{"write", map[string]any{"path": strings.TrimSpace(name), "content": strings.TrimPrefix(text, " ") + "\n"}})
 			}
@@ -117,8 +118,9 @@ func planOf(prompt string) (steps []step) {
 	return steps
 }
 
-// inventory returns the plan for a prompt without steps: list each directory,
-// then write the report. The report is computed when its turn comes.
+// inventory returns the plan for a prompt without steps: list each directory, then
+// write the report. done is the number of completed steps. The content of the report is
+// computed only after all directories were listed.
 func (o *offline) inventory(ctx context.Context, prompts []string, done int) ([]step, error) {
 	steps := []step{{"list", map[string]any{"path": o.c.WorkDir, "depth": 3}}}
 	for _, v := range o.c.Volumes {
@@ -169,7 +171,7 @@ func folderReport(ctx context.Context, b *strings.Builder, title, root string) e
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil || !e.Type().IsRegular() || name == filepath.Join(root, reportName):
-			return nil // skip unreadable files
+			return nil // skip unreadable entries, folders, special files, and the report
 		case files == maxVisited:
 			return errLimit
 		}
@@ -208,8 +210,8 @@ func counted(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// countLines returns the number of lines of a text file, or "–" for other and
-// large files.
+// countLines returns the number of lines of a text file, or "–" if the file is binary,
+// unreadable, or larger than maxCountable.
 func countLines(name string, size int64) string {
 	const none = "–"
 	if size > maxCountable {

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// lineWriter writes each line at once. It is safe for concurrent use.
+// lineWriter writes lines of JSON without buffering. It is safe for concurrent use.
 type lineWriter struct {
 	mu  sync.Mutex // guards the writing of one line
 	enc *json.Encoder
@@ -24,7 +24,8 @@ func newLineWriter(w io.Writer) *lineWriter {
 	return &lineWriter{enc: enc}
 }
 
-// write writes a line. Errors are ignored, because there is no other output.
+// write writes a line. It ignores errors, because there is no other output to report
+// them.
 func (v *lineWriter) write(l protocol.Line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,14 +36,14 @@ func (v *lineWriter) notice(code, text string) {
 	v.write(protocol.Line{Type: protocol.LineNotice, Code: code, Text: text})
 }
 
-// relay writes an answer while it arrives. Each sequence of text or of
-// reasoning is a message.
+// relay writes an answer while it arrives. Consecutive events of one kind, text or
+// reasoning, form one message.
 type relay struct {
 	out    *lineWriter
 	prefix string
 	count  int
 	kind   stint.ItemKind // of the open message; empty if there is none
-	void   bool           // text of the answer was written, which a retry makes void
+	void   bool           // part of the answer was written; a retry makes this part void
 }
 
 func (r *relay) event(e llm.Event) {

@@ -19,12 +19,12 @@ const (
 	maxListed   = 1000     // entries in a listing
 	maxDepth    = 10       // levels of a listing
 	maxMatches  = 200      // lines in a search result
-	maxSearched = 8 << 20  // bytes of a file that is searched
-	maxShown    = 300      // bytes of a line that is shown
-	maxFound    = 30 << 10 // bytes of a search result
+	maxSearched = 8 << 20  // size of a file in bytes up to which it is searched
+	maxShown    = 300      // bytes shown of a matching line
+	maxFound    = 30 << 10 // bytes of a search result after which the search ends
 )
 
-// errLimit ends a walk.
+// errLimit ends the walk of a folder that has reached a limit.
 var errLimit = errors.New("limit reached")
 
 func (b *toolbox) listing() tool {
@@ -169,7 +169,8 @@ func (s *searching) walk(ctx context.Context) outcome {
 	return outcome{text: s.out.String()}
 }
 
-// file searches one file. Binary and unreadable files have no matches.
+// file searches one file. It skips files that are binary, unreadable, or larger than
+// maxSearched. It returns errLimit if the result is too long for a further match.
 func (s *searching) file(name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Size() > maxSearched {

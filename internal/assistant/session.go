@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// maxSession is the longest conversation that is read, in bytes.
+// maxSession is the maximum size of a conversation's file that is read, in bytes.
 const maxSession = 1 << 30
 
 // The types of records. Only the first record of a file is a recordSession.
@@ -25,7 +25,7 @@ const (
 	recordNote       = "note"       // a message of the assistant to the model
 	recordAnswer     = "answer"     // an answer of the model
 	recordResult     = "result"     // the result of a tool
-	recordCompaction = "compaction" // a summary of the records up to a number
+	recordCompaction = "compaction" // a summary of the records up to the number Through
 )
 
 // record is a line of the conversation's file.
@@ -42,28 +42,29 @@ type record struct {
 	Through int           `json:"through,omitempty"` // number of the last summarised record, from 1
 }
 
-// contextRecord is a record that is still sent to the model.
+// contextRecord is a record that requests to the model contain, because no summary
+// replaces it.
 type contextRecord struct {
 	number int // of the record, from 1
 	record
 }
 
-// session is a conversation and its file. Records are written before they are
-// used.
+// session is a conversation and its file. A record is written to the file before a
+// request contains it.
 type session struct {
 	file    *os.File
 	now     func() time.Time
 	id      string
-	resumed bool // the file had records
+	resumed bool // the file had records of earlier runs
 	records int
 	visible []contextRecord
 	pending []string        // IDs of tool calls without a result
 	uses    map[string]bool // IDs of all tool calls
 }
 
-// openSession reads a conversation, or starts one with the given ID. It repairs
-// the file of a killed process: an incomplete line is removed, and interrupted
-// tool calls get a result.
+// openSession reads the conversation in the file at path, or starts one with the ID
+// newID. It repairs the file of a killed process: an incomplete last line is removed,
+// and interrupted tool calls get a result.
 func openSession(path, newID string, now func() time.Time) (*session, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the conversation's folder: %w", err)
@@ -145,7 +146,7 @@ func (s *session) repair(good int64, newID string) error {
 // interruptedResult is the result of an interrupted tool call.
 const interruptedResult = "Interrupted: the tool was stopped before it finished. Its changes until then remain."
 
-// add writes a record and applies it.
+// add applies a record to the conversation and writes it to the file.
 func (s *session) add(r record) error {
 	r.At = s.now().UTC()
 	line, err := json.Marshal(r)
@@ -204,18 +205,20 @@ func (s *session) apply(r record) error {
 	return nil
 }
 
-// summarise replaces the previous summary, and the records that the new summary
-// covers, by the new summary, which is the newest record.
+// summarise replaces the previous summary, and the records that the new summary r
+// covers, by r. r is the newest record of the file and the first of the visible ones.
 func (s *session) summarise(r record) {
 	through := r.Through
 	if !slices.ContainsFunc(s.visible, func(e contextRecord) bool { return e.number == through && e.Type != recordCompaction }) {
-		through = 0 // older files may name a summary, which is numbered after the records that follow it
+		// In older files, Through can be the number of a summary. This number is greater
+		// than the numbers of visible records that the new summary does not cover.
+		through = 0
 	}
 	s.visible = slices.DeleteFunc(s.visible, func(e contextRecord) bool { return e.Type == recordCompaction || e.number <= through })
 	s.visible = append([]contextRecord{{s.records, r}}, s.visible...)
 }
 
-// messages returns the conversation in the form for the model.
+// messages returns the visible records as messages for the model.
 func (s *session) messages() []llm.Message {
 	out := make([]llm.Message, 0, len(s.visible))
 	for _, e := range s.visible {
@@ -233,7 +236,7 @@ func (s *session) messages() []llm.Message {
 	return out
 }
 
-// number gives each tool call a unique ID.
+// number replaces IDs of tool calls that are missing or not unique.
 func (s *session) number(parts []llm.Part) {
 	given := map[string]bool{}
 	for i := range parts {

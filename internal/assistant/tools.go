@@ -14,11 +14,11 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// maxResult is the longest tool result for the model, in bytes.
+// maxResult is the maximum length of a tool result for the model, in bytes.
 const maxResult = 32 << 10
 
-// outcome is the result of a tool. failed says that the tool did not do its
-// work; a command that ran and returned an exit code did.
+// outcome is the result of a tool call. failed is set if the tool could not do its work.
+// It is not set for a command that ran and returned an exit code other than 0.
 type outcome struct {
 	text      string
 	failed    bool
@@ -30,7 +30,7 @@ func failed(format string, args ...any) outcome {
 	return outcome{text: fmt.Sprintf(format, args...), failed: true}
 }
 
-// tool is a tool for the model. run gets a JSON object.
+// tool is a tool for the model. run executes a call, whose input is a JSON object.
 type tool struct {
 	llm.Tool
 	run func(ctx context.Context, input json.RawMessage) outcome
@@ -40,7 +40,7 @@ type tool struct {
 type toolbox struct {
 	dir   string // base of relative paths
 	out   *lineWriter
-	tools []tool // in the order of the request
+	tools []tool // in the order in which requests list them
 	// every returns a channel that ticks until stop is called.
 	every func(time.Duration) (ticks <-chan time.Time, stop func())
 }
@@ -83,8 +83,8 @@ func (b *toolbox) use(ctx context.Context, p llm.Part) outcome {
 	return o
 }
 
-// path returns an absolute path, as a shell in the working directory resolves
-// it.
+// path returns p as an absolute path. It resolves relative paths and "~/" as a shell in
+// the working directory does.
 func (b *toolbox) path(p string) string {
 	if rest, ok := strings.CutPrefix(p, "~/"); ok {
 		return filepath.Join(os.Getenv("HOME"), rest)
@@ -106,8 +106,8 @@ func typed[T any](f func(ctx context.Context, in T) outcome) func(context.Contex
 	}
 }
 
-// requiring makes a tool refuse an input that lacks a required member, because
-// a missing text is not an empty one.
+// requiring makes a tool refuse an input that lacks a required member. Without it, a
+// missing text would be taken for an empty text.
 func requiring(t tool) tool {
 	var schema struct{ Required []string }
 	_ = json.Unmarshal(t.Schema, &schema) // the schema is valid
@@ -125,9 +125,8 @@ func requiring(t tool) tool {
 	return t
 }
 
-// object returns the JSON Schema of a tool's input. Each property has a name, a
-// type, and a description; the first of them, as many as required says, are
-// required.
+// object returns the JSON Schema of a tool's input. Each property has a name, a type,
+// and a description. required is the number of required properties, which come first.
 func object(required int, properties ...[3]string) json.RawMessage {
 	type property struct {
 		Type        string `json:"type"`
@@ -144,6 +143,6 @@ func object(required int, properties ...[3]string) json.RawMessage {
 			s.Required = append(s.Required, p[0])
 		}
 	}
-	raw, _ := json.Marshal(s) // strings can be encoded
+	raw, _ := json.Marshal(s) // strings can always be encoded
 	return raw
 }
