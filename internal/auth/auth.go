@@ -89,9 +89,9 @@ var ErrInvalidKey = &stint.Error{
 	Message: "The API key is missing, malformed, expired, or revoked. Send 'Authorization: Bearer <API_KEY>'.",
 }
 
-// Authenticate returns the caller of a token, or ErrInvalidKey. Callers are cached
-// for cacheFor. A token that another process revoked is therefore accepted for
-// that time; a token that this Service revoked is not.
+// Authenticate returns the caller of a token, or ErrInvalidKey. Callers are cached for
+// cacheFor. Therefore a token that another process revoked can be accepted for up to
+// cacheFor after that; a token that this Service revoked is refused at once.
 func (s *Service) Authenticate(ctx context.Context, token string) (Caller, error) {
 	if signed, ok := strings.CutPrefix(token, RunTokenPrefix); ok {
 		return s.runCaller(ctx, signed)
@@ -153,7 +153,7 @@ func (s *Service) load(now time.Time, read func() (store.Token, error)) (Caller,
 	return c, err
 }
 
-// unexpired returns ErrInvalidKey if the caller's token has expired.
+// unexpired returns c, or ErrInvalidKey if the caller's token has expired.
 func unexpired(c Caller, now time.Time) (Caller, error) {
 	if !now.Before(c.ExpiresAt.Time) {
 		return Caller{}, ErrInvalidKey
@@ -179,8 +179,8 @@ func (s *Service) touch(tokenID string, now time.Time) {
 	s.used[tokenID] = stint.TimeOf(now)
 }
 
-// Flush stores when tokens were last used, with a resolution of cacheFor. If that
-// fails, the next Flush includes the same times.
+// Flush stores the times at which tokens were last used, with a resolution of cacheFor.
+// If the store fails, the next Flush includes the same times.
 func (s *Service) Flush(ctx context.Context) error {
 	s.usedMu.Lock()
 	used := s.used

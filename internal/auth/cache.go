@@ -13,9 +13,9 @@ const (
 
 type tokenHash = [sha256.Size]byte
 
-// cache contains the callers of valid tokens for a few seconds, so that a busy
-// client causes one lookup in that time. Invalid tokens are not cached, because
-// unauthenticated clients could fill it.
+// cache contains the callers of valid tokens for cacheFor, so that a busy client causes
+// one lookup in that time. Invalid tokens are not cached, because unauthenticated
+// clients could fill the cache with them.
 type cache struct {
 	mu          sync.RWMutex // guards the rest
 	callers     map[tokenHash]cachedCaller
@@ -43,15 +43,15 @@ func (c *cache) byID(tokenID string, now time.Time) (Caller, bool) {
 	return e.caller, ok && now.Before(e.until)
 }
 
-// generation returns a number for put. It is read before the token is looked up.
+// generation returns a number for put. The caller reads it before it looks up the token.
 func (c *cache) generation() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.revocations
 }
 
-// put adds a caller, unless a token was revoked since generation was read: the
-// lookup may have returned a token that was revoked since.
+// put adds a caller. It does nothing if a token was revoked after generation was read,
+// because the revoked token may be the one that the lookup returned.
 func (c *cache) put(h tokenHash, caller Caller, now time.Time, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,14 +17,15 @@ type Caller struct {
 	Scopes    []string // of the token, reduced to the user's role
 	ExpiresAt stint.Time
 
-	// RunID is the run of the calling agent, and Depth the number of runs above it
-	// that started one another. For an agent, UserID and UserName are
-	// empty and TokenID is the run's ID. RunID is empty for users.
+	// RunID is the run of the calling agent; it is empty for users. Depth is the number
+	// of the run's ancestors: the run that started it, the run that started that one,
+	// and so on. For an agent, UserID and UserName are empty, and TokenID is the run's ID.
 	RunID string
 	Depth int
 }
 
-// Name returns the caller's name as in createdBy of a version.
+// Name returns the caller's name in the form of createdBy: "run:" and the run's ID, or
+// "user:" and the user's name.
 func (c Caller) Name() string {
 	if c.RunID != "" {
 		return "run:" + c.RunID
@@ -35,7 +36,8 @@ func (c Caller) Name() string {
 // Can reports whether one of the caller's scopes includes scope.
 func (c Caller) Can(scope string) bool { return includes(c.Scopes, scope) }
 
-// Require returns an error for users if the caller does not have the scope.
+// Require returns an error with a message for the user if the caller does not have the
+// scope.
 func (c Caller) Require(scope string) error {
 	if c.Can(scope) {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// RevokeToken revokes a token of the caller's organisation. When it returns, the
-// token is refused and the functions that OnRevoked registered were called. It
-// requires the admin scope, except for the caller's own token.
+// RevokeToken revokes a token of the caller's organisation. When RevokeToken returns,
+// this Service refuses the token and has called the functions that OnRevoked registered.
+// RevokeToken requires the admin scope, except for the caller's own token.
 func (s *Service) RevokeToken(ctx context.Context, c Caller, id string) error {
 	if err := c.requireForToken(id); err != nil {
 		return err
@@ -23,8 +23,8 @@ func (s *Service) RevokeToken(ctx context.Context, c Caller, id string) error {
 	return nil
 }
 
-// OnRevoked registers a function that is called once when this Service revokes the
-// token. It must not block or call cancel, which removes it.
+// OnRevoked registers f, which is called once when this Service revokes the token.
+// cancel removes f. f must not block and must not call cancel.
 func (s *Service) OnRevoked(tokenID string, f func()) (cancel func()) {
 	return s.watches.add(tokenID, f)
 }

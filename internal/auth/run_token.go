@@ -25,15 +25,15 @@ type Runs interface {
 type RunGrant struct {
 	OrgID string `json:"o"`
 	RunID string `json:"r"`
-	Epoch int64  `json:"p"` // the token is refused when the run starts again
+	Epoch int64  `json:"p"` // the token is refused after the run was claimed again
 	Depth int    `json:"d"`
 
 	Expires int64 `json:"e"` // Unix milliseconds; set by RunToken
 }
 
 // RunToken returns a token with which the agent of a run may call the API, with
-// the scopes read and write. It is valid while the run is running in the same
-// epoch, at most for lifetime and for MaxRunToken. It is not stored.
+// the scopes read and write. The token is valid while the run is running in the epoch
+// g.Epoch, for at most the shorter of lifetime and MaxRunToken. It is not stored.
 func (s *Service) RunToken(g RunGrant, lifetime time.Duration) (string, error) {
 	g.Expires = s.now().Add(min(lifetime, MaxRunToken)).UnixMilli()
 	signed, err := signJSON(s.keys.run, g)

@@ -15,8 +15,8 @@ import (
 
 const macSize = 16 // bytes of a signature
 
-// maxSigned is the maximum length of a signed text in bytes. A cursor can contain
-// a path.
+// maxSigned is the maximum length of a signed text in bytes. The longest signed texts
+// are cursors that contain a path.
 const maxSigned = 16 << 10
 
 // keys contains a key for each use, so that a text signed for one use is not valid
@@ -52,8 +52,8 @@ func sum(key []byte, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// sign returns the payload and its MAC as URL-safe text. The MAC includes the bound
-// values, which verify must be called with.
+// sign returns the payload and its MAC as URL-safe text. The MAC also covers the bound
+// values. The text does not contain them, so verify needs the same values.
 func sign(key, payload []byte, bound ...[]byte) string {
 	mac := sum(key, append(bound, payload)...)[:macSize]
 	return base64.RawURLEncoding.EncodeToString(append(mac, payload...))
@@ -86,8 +86,8 @@ func verifyJSON(key []byte, text string, v any) bool {
 	return ok && json.Unmarshal(payload, v) == nil
 }
 
-// SignCursor returns a cursor with a position in a list. The cursor is valid only
-// for the same organisation and list; list contains the filters too.
+// SignCursor returns a cursor with a position in a list. The cursor is valid only for
+// the same organisation and list. The text list identifies the list and its filters.
 func (s *Service) SignCursor(org, list string, position []byte) string {
 	return sign(s.keys.cursor, position, []byte(org), []byte(list))
 }
@@ -98,8 +98,8 @@ func (s *Service) VerifyCursor(org, list, cursor string) ([]byte, bool) {
 	return verify(s.keys.cursor, cursor, []byte(org), []byte(list))
 }
 
-// Fingerprint returns a keyed digest of the parts, from which they cannot be
-// guessed.
+// Fingerprint returns a keyed digest of the parts. Without the key, guesses of the parts
+// cannot be checked against the digest.
 func (s *Service) Fingerprint(parts ...[]byte) []byte { return sum(s.keys.fingerprint, parts...) }
 
 // SealAnswer encrypts a response that is stored for replay, because it can contain

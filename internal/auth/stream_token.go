@@ -19,7 +19,8 @@ type streamGrant struct {
 }
 
 // StreamToken returns a token that is valid only for the event stream of one run.
-// It expires after StreamTokenLifetime, or when the caller's own token does.
+// It is valid for StreamTokenLifetime, but not after the caller's own token has expired
+// or was revoked. expires does not take the caller's own token into account.
 func (s *Service) StreamToken(c Caller, runID string) (token string, expires stint.Time, err error) {
 	expires = stint.TimeOf(s.now().Add(StreamTokenLifetime))
 	token, err = signJSON(s.keys.stream, streamGrant{c.OrgID, runID, c.TokenID, expires.UnixMilli()})
