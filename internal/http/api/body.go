@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// readJSON reads the body of a request and checks that it is valid JSON of at most
-// stint.MaxBodyBytes. Errors are of type *stint.Error.
+// readJSON reads the body of a request, which must be one JSON object of at most
+// stint.MaxBodyBytes and stint.MaxBodyDepth levels.
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength != 0 && !isJSON(r.Header) {
 		return nil, &stint.Error{

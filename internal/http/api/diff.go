@@ -64,8 +64,8 @@ func (s fileSetAPI) changes(r *http.Request, c *auth.Caller, q *query, from, to 
 	})
 }
 
-// textDiff responds with the unified diff of a file. Its content is untrusted, so
-// the headers prevent a browser from displaying it as a page.
+// textDiff responds with the unified diff of a file. The content of the file is
+// untrusted, so the headers prevent a browser from displaying the diff as a page.
 func (s fileSetAPI) textDiff(w http.ResponseWriter, r *http.Request, c *auth.Caller, q *query, from, to, path string) error {
 	if q.err != nil {
 		return q.err

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// download redirects the client to the archive. The address does not need a token and
-// is valid for auth.LinkLifetime. It belongs to the API, or to the bucket if that
-// contains the whole archive.
+// download redirects the client to a signed URL of the archive, which needs no token
+// and is valid for auth.LinkLifetime. The URL refers to the object storage if that
+// contains the whole archive as one object, and otherwise to this API.
 func (s fileSetAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	q := queryOf(r)
 	reference, given := q.text("versionId")
@@ -50,7 +50,8 @@ func (s fileSetAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Cal
 	return nil
 }
 
-// baseURL returns the prefix of addresses in responses.
+// baseURL returns the prefix of URLs in responses: Config.PublicURL, or else the
+// scheme and the host of the request.
 func (a *api) baseURL(r *http.Request) string {
 	if a.c.PublicURL != "" {
 		return a.c.PublicURL
@@ -62,8 +63,8 @@ func (a *api) baseURL(r *http.Request) string {
 	return u.String()
 }
 
-// serveDownload serves the archive of a link. It ignores an Authorization header,
-// which clients repeat after a redirect.
+// serveDownload serves the archive of a signed link. It ignores an Authorization
+// header, because some clients send it again after a redirect.
 func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	link, ok := a.c.Auth.VerifyLink(r.PathValue("link"))
 	if !ok {
@@ -86,7 +87,7 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 	return serveArchive(w, r, archive)
 }
 
-// serveArchive serves an archive of known length, or ranges of it.
+// serveArchive serves an archive whose length is known, or ranges of it.
 func serveArchive(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	content, err := archive.Open(r.Context())
 	if err != nil {

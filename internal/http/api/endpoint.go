@@ -9,16 +9,17 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// endpoint serves all methods of a path.
+// endpoint is the HTTP handler for all methods of a path.
 type endpoint struct {
 	a       *api
 	methods map[string]*route
-	allow   string
-	public  bool
+	allow   string // the Allow header
+	public  bool   // no token is required
 }
 
-// ServeHTTP calls the handler of the method. Its stack frame is small, because it
-// stays on the stack of an event stream for hours.
+// ServeHTTP calls the handler of the method. The stack frame of ServeHTTP must be
+// small, because it stays on the stack while an event stream is open, possibly for
+// hours.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handle, c, err := e.admit(w, r)
 	if err == nil {
@@ -29,7 +30,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit returns the handler of a request and its caller. It checks, in this order,
+// admit returns the handler and the caller of a request. It checks, in this order,
 // the token, the method, and the scope.
 func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) (handler, *auth.Caller, error) {
 	route := e.methods[r.Method]
@@ -61,8 +62,9 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) (handler, *auth
 	return route.handle, c, nil
 }
 
-// authenticate returns the caller of a request. If streamToken is set and the
-// request has no Authorization header, it accepts a stream token in the query.
+// authenticate returns the caller of a request. If streamToken is true and the
+// request has no Authorization header, authenticate accepts a stream token in the
+// query parameter access_token.
 func (a *api) authenticate(r *http.Request, streamToken bool) (auth.Caller, error) {
 	given := r.Header["Authorization"]
 	if len(given) == 0 && streamToken {
@@ -80,7 +82,7 @@ func (a *api) authenticate(r *http.Request, streamToken bool) (auth.Caller, erro
 	return a.c.Auth.Authenticate(r.Context(), token)
 }
 
-// allowHeader returns the Allow header of a path.
+// allowHeader returns the Allow header for a path with these methods.
 func allowHeader(methods map[string]*route) string {
 	var names []string
 	for m := range methods {

@@ -52,8 +52,8 @@ func unavailable(message string) *stint.Error {
 	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: message}
 }
 
-// publicError returns the error that the user sees. For an internal error, it has a
-// general message.
+// publicError returns the error that the client receives. For an internal error, the
+// message is general and contains no details.
 func publicError(err error) *stint.Error {
 	if e, ok := errors.AsType[*stint.Error](err); ok && e.Kind != stint.KindInternal {
 		if _, known := kinds[e.Kind]; known {
@@ -82,7 +82,7 @@ func errorResponse(err error) *response {
 	return r
 }
 
-// fail responds with an error. It logs errors of the server.
+// fail responds with an error, and logs it if its status is 500 or more.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		err = unavailable("The request was cancelled.")

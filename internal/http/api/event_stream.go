@@ -14,15 +14,15 @@ import (
 )
 
 // eventStream writes the events of a run to a client until the last event, or until
-// its context ends. It stores only a position. A slow client blocks only its own
-// writes; if one takes longer than WriteTimeout, the stream ends, and the client can
-// continue with another one.
+// the context ends. It stores only a position, not events. A slow client delays only
+// its own stream. If a write takes longer than Config.WriteTimeout, the stream ends;
+// the client can continue after the last event it received with a new stream.
 type eventStream struct {
 	a        *api
 	w        http.ResponseWriter
 	control  *http.ResponseController
 	follower *feed.Follower
-	last     int64 // the number of the last event that was written
+	last     int64 // the position of the last event that was written
 	org      string
 	tokenID  string
 	checked  time.Time // when the token was last known to be valid
@@ -41,8 +41,8 @@ func (s *eventStream) close() {
 	s.a.metrics.streams.Dec()
 }
 
-// run writes the stream. It ends when the client disconnects, the token becomes
-// invalid, or the server stops.
+// run writes the stream. It returns after the last event of the run, or when the
+// client disconnects, the token becomes invalid, or the server stops.
 func (s *eventStream) run(ctx context.Context) {
 	ctx, cancel := s.a.untilStop(ctx)
 	defer cancel()
@@ -57,7 +57,8 @@ func (s *eventStream) run(ctx context.Context) {
 	}
 }
 
-// follow writes events, and a heartbeat after silence.
+// follow writes events as they are appended to the journal, and a heartbeat after
+// each Config.Heartbeat without events.
 func (s *eventStream) follow(ctx context.Context) error {
 	for {
 		frames, last, done, err := s.follower.Next(ctx)
@@ -83,8 +84,9 @@ func (s *eventStream) send(frames []byte) bool {
 	return err == nil && s.control.Flush() == nil
 }
 
-// heartbeat returns the frame of a heartbeat. It is not stored and repeats the ID of
-// the last event, so that a client that reconnects does not miss events.
+// heartbeat returns the frame of a heartbeat. A heartbeat is not part of the journal.
+// It repeats the ID of the last event, so that a client that reconnects does not miss
+// events.
 func (s *eventStream) heartbeat() []byte {
 	b := append(make([]byte, 0, 96), "event: heartbeat\ndata: {\"timestamp\":\""...)
 	b = append(b, stint.TimeOf(s.a.c.Now()).String()...)
@@ -95,8 +97,9 @@ func (s *eventStream) heartbeat() []byte {
 	return append(b, '\n')
 }
 
-// tokenValid checks the token at intervals of Heartbeat: it can expire, or another
-// process can revoke it.
+// tokenValid reports whether the token is still valid: it can expire, and another
+// process can revoke it. tokenValid checks the token at most once per
+// Config.Heartbeat; between checks it returns true.
 func (s *eventStream) tokenValid(ctx context.Context) bool {
 	now := s.a.c.Now()
 	if now.Sub(s.checked) < s.a.c.Heartbeat {

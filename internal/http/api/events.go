@@ -17,11 +17,12 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 		return err
 	}
 	defer s.close()
-	s.run(r.Context()) // not in openEvents: its large frame would stay on the stack
+	s.run(r.Context()) // not called in openEvents, whose large stack frame would remain while the stream is open
 	return nil
 }
 
-// openEvents returns an event stream, or responds and returns nil.
+// openEvents returns an event stream that the caller must run. If the response is not
+// a stream, openEvents writes it and returns nil.
 func (a *api) openEvents(w http.ResponseWriter, r *http.Request, c auth.Caller) (*eventStream, error) {
 	format, err := acceptedEventFormat(r.Header["Accept"])
 	if err != nil {
@@ -48,10 +49,10 @@ func (a *api) openEvents(w http.ResponseWriter, r *http.Request, c auth.Caller) 
 		return nil, a.listEvents(w, r, c, q, after)
 	}
 	h["Cache-Control"] = noStore
-	h.Set("X-Accel-Buffering", "no") // proxies forward each event at once
+	h.Set("X-Accel-Buffering", "no") // makes proxies forward each event at once
 	ended := status.Final() && after == head
 	if ended && byHeader {
-		w.WriteHeader(http.StatusNoContent) // an EventSource does not reconnect
+		w.WriteHeader(http.StatusNoContent) // makes an EventSource in a browser stop reconnecting
 		return nil, nil
 	}
 	h.Set("Content-Type", "text/event-stream")
@@ -62,8 +63,9 @@ func (a *api) openEvents(w http.ResponseWriter, r *http.Request, c auth.Caller) 
 	return a.newEventStream(w, r, c, after), nil
 }
 
-// lastEventID returns the number of the event after which the client continues, or 0
-// for the beginning. The header takes precedence over the parameter.
+// lastEventID returns the position of the last event that the client has, or 0 if it
+// has none. byHeader is true if the position is from the header Last-Event-ID, which
+// takes precedence over the query parameter.
 func lastEventID(r *http.Request, q *query) (after int64, byHeader bool) {
 	text := r.Header.Get("Last-Event-ID")
 	byHeader = text != ""
@@ -87,8 +89,9 @@ const (
 	eventList
 )
 
-// acceptedEventFormat returns the format that the client prefers. If it accepts both
-// equally, the events are streamed.
+// acceptedEventFormat returns the format that the client prefers according to its
+// Accept headers, and streamedEvents if it prefers neither. It returns an error if
+// the client accepts neither format.
 func acceptedEventFormat(accept []string) (eventFormat, error) {
 	if len(accept) == 0 {
 		return streamedEvents, nil
@@ -106,7 +109,8 @@ func acceptedEventFormat(accept []string) (eventFormat, error) {
 	return streamedEvents, nil
 }
 
-// listEvents responds with a page of the journal.
+// listEvents responds with a page of the journal that starts after the position in
+// the cursor, or else after the position after.
 func (a *api) listEvents(w http.ResponseWriter, r *http.Request, c auth.Caller, q *query, after int64) error {
 	limit, l := q.limit(), a.listOf(r, c, q, "lastEventId")
 	if position := l.position(); position != nil {

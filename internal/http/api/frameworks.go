@@ -14,7 +14,7 @@ type Frameworks interface {
 	Frameworks(ctx context.Context) []stint.Framework
 }
 
-// frameworkList is the response of GET /v1/frameworks, which has no pages.
+// frameworkList is the response of GET /v1/frameworks. This list is not paged.
 type frameworkList struct {
 	Data []stint.Framework `json:"data"`
 }

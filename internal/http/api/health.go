@@ -11,13 +11,13 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// healthz reports that the process responds.
+// healthz always responds with 200, which shows that the process responds.
 func (a *api) healthz(w http.ResponseWriter, _ *http.Request, _ *auth.Caller) error {
 	jsonResponse(http.StatusOK, health{"ok"}).write(w)
 	return nil
 }
 
-// readyz reports whether the server can serve requests.
+// readyz responds with 200 if the server can serve requests, and otherwise with 503.
 func (a *api) readyz(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.c.Ready(r.Context()); err != nil {
 		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server is not ready.", Cause: err}

@@ -25,38 +25,40 @@ const (
 	storeTimeout     = 10 * time.Second
 )
 
-// post is a POST request. If it has an Idempotency-Key, its response is stored.
+// post is a POST request. If the request has an Idempotency-Key, its response is
+// stored and later requests with the same key receive the stored response.
 type post struct {
 	r      *http.Request
 	caller auth.Caller
 	body   []byte // JSON; nil if the handler reads the body
 
-	// key identifies the request in the store; it is empty without an
-	// Idempotency-Key. claimed is the time at which this request claimed it.
-	// stored is set by a handler that has stored the response itself, in the
-	// transaction of its change.
+	// key identifies the request in the store: method, route, and
+	// Idempotency-Key. It is empty if the request has no Idempotency-Key.
+	// claimed is the time at which this request claimed key. A handler sets
+	// stored if it has stored the response in the same transaction as its change.
 	key     string
 	claimed stint.Time
 	stored  bool
-	// digest is the SHA-256 of the body that the handler has read so far. It is
-	// nil if the body was read before or the response is not stored.
+	// digest computes the SHA-256 of a body that the handler reads. It is nil for
+	// other kinds of bodies, and if the request has no Idempotency-Key.
 	digest hash.Hash
 }
 
-// bodyKind is the kind of body that a POST request has.
+// bodyKind is the kind of body of a POST request.
 type bodyKind int
 
 const (
-	noBody     bodyKind = iota // ignored
-	jsonBody                   // a JSON object, which is read before the handler is called
-	streamBody                 // read by the handler
+	noBody     bodyKind = iota // a body is ignored
+	jsonBody                   // the body is a JSON object, read before the handler is called
+	streamBody                 // the handler reads the body
 )
 
-// staleAfter is the age at which an unfinished request loses its key. The server
-// that handled it has probably crashed.
+// staleAfter is the age at which another request can take over the key of an
+// unfinished request, because the server that handled it has probably crashed.
 var staleAfter = map[bodyKind]time.Duration{noBody: time.Minute, jsonBody: time.Minute, streamBody: time.Hour}
 
-// post returns a handler that calls f once for each Idempotency-Key.
+// post returns a handler that calls f. If the request has an Idempotency-Key and a
+// response is stored for it, the handler responds with that instead of calling f.
 func (a *api) post(kind bodyKind, f func(*post) (*response, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 		p := &post{r: r, caller: *c}
@@ -112,8 +114,8 @@ var errKeyInUse = &stint.Error{
 	Message: "The first request with this Idempotency-Key is still in progress. Try again in a moment.",
 }
 
-// once responds with the stored response of the key. If there is none, it calls f
-// and stores the response.
+// once responds with the stored response of the key. If no response is stored, once
+// calls f, and stores and writes the response.
 func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) (*response, error)) error {
 	now := a.c.Now()
 	p.claimed = stint.TimeOf(now)
@@ -149,9 +151,10 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 	return nil
 }
 
-// fingerprint returns a digest that differs between requests with the same key. It
-// includes the user or run, because a response can contain a secret. Of a body that
-// the handler reads, it includes the length and type; replay compares the content.
+// fingerprint returns a digest that detects different requests with the same key. It
+// includes the user or run, because a stored response can contain a secret. If the
+// handler reads the body, the digest includes only the body's length and type, and
+// replay compares the content.
 func (a *api) fingerprint(p *post) []byte {
 	length := ""
 	if p.body == nil {
@@ -160,9 +163,9 @@ func (a *api) fingerprint(p *post) []byte {
 	return a.c.Auth.Fingerprint([]byte(p.caller.UserID), []byte(p.caller.RunID), []byte(p.r.Method), []byte(p.r.URL.Path), []byte(p.r.URL.RawQuery), []byte(length), p.body)
 }
 
-// responseToStore returns the response in its stored form, or nil if the key is to be
-// released: after errors of the server and incomplete uploads, the client may try
-// again.
+// responseToStore returns the stored form of a response. It returns nil if the handler
+// has stored the response, or if the key must be released so that the client can try
+// again: after errors of the server, rate limits, and failed uploads.
 func (a *api) responseToStore(p *post, kind bodyKind, resp *response, err error) *store.Answer {
 	if err != nil {
 		if errors.Is(err, context.Canceled) || kind == streamBody {
@@ -184,7 +187,7 @@ func (a *api) responseToStore(p *post, kind bodyKind, resp *response, err error)
 	return sealed
 }
 
-// seal returns the stored form of a response. It is encrypted, because it can
+// seal returns the stored form of a response. The body is encrypted, because it can
 // contain a new token.
 func (a *api) seal(p *post, resp *response) (*store.Answer, error) {
 	sealed, err := a.c.Auth.SealAnswer(append(p.bodyDigest(), resp.body...), p.caller.OrgID+" "+p.key)
@@ -194,7 +197,8 @@ func (a *api) seal(p *post, resp *response) (*store.Answer, error) {
 	return &store.Answer{Status: resp.status, Header: resp.header, Body: sealed}, nil
 }
 
-// replay responds with a stored response, if the body of the request is the same.
+// replay responds with a stored response. If the body of this request differs from
+// that of the first request, replay returns errKeyReused.
 func (a *api) replay(w http.ResponseWriter, p *post, stored *store.Answer) error {
 	opened, err := a.c.Auth.OpenAnswer(stored.Body, p.caller.OrgID+" "+p.key)
 	if err != nil {
@@ -212,7 +216,7 @@ func (a *api) replay(w http.ResponseWriter, p *post, stored *store.Answer) error
 	return nil
 }
 
-// digestedBody adds what is read to a digest.
+// digestedBody is the body of a request; digest hashes all bytes that are read.
 type digestedBody struct {
 	io.ReadCloser
 	digest hash.Hash
@@ -224,7 +228,8 @@ func (b *digestedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readRest reads the rest of a body that the handler reads, for its digest.
+// readRest reads the rest of the body, so that digest covers the whole body. It does
+// nothing if digest is nil.
 func (p *post) readRest() error {
 	if p.digest == nil {
 		return nil
@@ -235,7 +240,8 @@ func (p *post) readRest() error {
 	return nil
 }
 
-// bodyDigest returns the digest of a body that the handler reads, and nil for others.
+// bodyDigest returns the SHA-256 of a body that the handler reads. It returns nil if
+// digest is nil.
 func (p *post) bodyDigest() []byte {
 	if p.digest == nil {
 		return nil
@@ -243,8 +249,8 @@ func (p *post) bodyDigest() []byte {
 	return p.digest.Sum(nil)
 }
 
-// endRequest stores the response, or releases the key if sealed is nil, even if the
-// client has disconnected.
+// endRequest stores the sealed response, even if the client has disconnected. If
+// sealed is nil, it releases the key, unless the handler has stored the response.
 func (a *api) endRequest(p *post, sealed *store.Answer) {
 	if p.stored && sealed == nil {
 		return

@@ -11,14 +11,15 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// list is a list with the filters of a request.
+// list is a paged list that a request reads, identified by its path and filters.
 type list struct {
 	paging.List
 	q *query
 }
 
-// listOf returns the list at the path of the request. filters are the names of its
-// filters; one that ends with '[' is the prefix of several names.
+// listOf returns the list at the path of the request. filters are the names of the
+// query parameters that filter the list. A name that ends with '[' matches all
+// parameters with that prefix.
 func (a *api) listOf(r *http.Request, c auth.Caller, q *query, filters ...string) *list {
 	given := url.Values{}
 	for name, values := range q.values {
@@ -31,8 +32,8 @@ func (a *api) listOf(r *http.Request, c auth.Caller, q *query, filters ...string
 	return &list{paging.List{Signer: a.c.Auth, Org: c.OrgID, Name: r.URL.Path + "?" + given.Encode()}, q}
 }
 
-// position returns the position in the cursor of the request. It is empty for the
-// first page.
+// position returns the position in the cursor of the request. It returns nil for the
+// first page. It records an invalid cursor as an error in l.q.
 func (l *list) position() []byte {
 	cursor, ok := l.q.text("cursor")
 	if !ok {
@@ -45,9 +46,9 @@ func (l *list) position() []byte {
 	return position
 }
 
-// pageByTime returns a page of a list that is sorted by time and identifier. key
-// returns both of an item. fetch is asked for one item more than the page has, to
-// find out whether another page follows.
+// pageByTime returns a page of a list that is sorted by time and ID. key returns the
+// time and the ID of an item. fetch returns the items of a range. pageByTime requests
+// one item more than the page contains, to find out whether another page follows.
 func pageByTime[T any](l *list, key func(*T) (stint.Time, string), fetch func(store.Range) ([]T, error)) (any, error) {
 	limit := l.q.limit()
 	after, err := paging.DecodeKey(l.position())

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// serveMCP handles a message of the Model Context Protocol. A tool sends its requests
-// to this handler, with the caller's token.
+// serveMCP handles a message of the Model Context Protocol. The tools call this API
+// with the caller's token.
 func (a *api) serveMCP(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.origins.Check(r); err != nil {
 		return &stint.Error{
@@ -30,12 +30,12 @@ func (a *api) serveMCP(w http.ResponseWriter, r *http.Request, _ *auth.Caller) e
 	}
 	inner := r.WithContext(r.Context())
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	w.Header().Set("X-Accel-Buffering", "no") // proxies forward each notification at once
+	w.Header().Set("X-Accel-Buffering", "no") // makes proxies forward each notification at once
 	return a.mcp.Serve(w, inner)
 }
 
-// trustedOrigins allows pages of the requested address and of the public URL to use
-// the tools.
+// trustedOrigins returns a protection that accepts requests of web pages only if the
+// page has the same origin as the request's address or as the public URL.
 func trustedOrigins(publicURL string) *http.CrossOriginProtection {
 	p := http.NewCrossOriginProtection()
 	if publicURL != "" {

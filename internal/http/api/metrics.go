@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// metrics contains the metrics of the API. Their labels are route patterns, not
-// addresses.
+// metrics contains the metrics of the API. The label route is the pattern of a route,
+// not the path of a request.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -49,8 +49,8 @@ func (m *metrics) observe(method, route string, status int, took time.Duration) 
 	}
 }
 
-// knownMethod returns the label of a method. Unknown methods share one, because
-// clients could create any number of them.
+// knownMethod returns the label of an HTTP method. All unknown methods have the label
+// "other", because clients could otherwise create any number of labels.
 func knownMethod(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions:

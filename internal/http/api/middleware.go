@@ -21,13 +21,15 @@ const (
 
 var apiVersion = []string{"v1"}
 
-// ServeHTTP handles every request.
+// ServeHTTP handles a request: it sets the common headers and deadlines, recovers
+// from panics, records metrics, and calls the endpoint of the path.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[headerRequestID] = []string{a.requestID(r)}
 	h["X-Api-Version"] = apiVersion
-	// Remove the deadline of the previous response on the connection. Its handler
-	// could not, because net/http writes the last bytes after the handler.
+	// Remove the write deadline of the previous response on this connection. The
+	// handler of that response could not remove it, because net/http writes the
+	// last bytes after the handler has returned.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	if r.ContentLength != 0 {
 		r = a.withBodyDeadline(w, r)
@@ -47,7 +49,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(rec, r)
 }
 
-// requestID returns the client's request ID if it is valid, and otherwise a new one.
+// requestID returns the request ID in the client's header if it is valid, and
+// otherwise a new random request ID.
 func (a *api) requestID(r *http.Request) string {
 	if given := r.Header[headerRequestID]; len(given) == 1 {
 		digits, ok := strings.CutPrefix(given[0], requestIDPrefix)
@@ -79,7 +82,7 @@ func (a *api) recovered(rec *responseWriter, r *http.Request, p any) {
 }
 
 // isCleanPath reports whether http.ServeMux serves an escaped path without a
-// redirect. The API does not redirect other paths.
+// redirect. The API responds with 404 to other paths instead of redirecting them.
 func isCleanPath(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false

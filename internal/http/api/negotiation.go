@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// quality returns the weight of a media type in an Accept header, from 0 to 1. The
-// most specific range that includes the type decides.
+// quality returns the weight (q) of a media type in Accept headers, usually from 0 to
+// 1. The most specific media range that matches the type determines the weight. If no
+// range matches, the weight is 0.
 func quality(accept []string, typ, subtype string) float64 {
 	specificity := map[string]int{typ + "/" + subtype: 2, typ + "/*": 1, "*/*": 0}
 	best, decided := 0.0, -1
@@ -28,7 +29,8 @@ func quality(accept []string, typ, subtype string) float64 {
 	return best
 }
 
-// matchesETag reports whether If-None-Match contains the tag, by weak comparison.
+// matchesETag reports whether If-None-Match contains the entity tag, by weak
+// comparison (RFC 9110).
 func matchesETag(h http.Header, tag string) bool {
 	for part := range parts(h["If-None-Match"]) {
 		if part == "*" || strings.TrimPrefix(part, "W/") == strings.TrimPrefix(tag, "W/") {
@@ -38,8 +40,8 @@ func matchesETag(h http.Header, tag string) bool {
 	return false
 }
 
-// notModified sets the entity tag of immutable content. If the client has the content,
-// notModified responds with 304 and returns true.
+// notModified sets the headers ETag and Cache-Control of immutable content. If the tag
+// is in the client's If-None-Match, notModified responds with 304 and returns true.
 func notModified(w http.ResponseWriter, r *http.Request, tag string) bool {
 	w.Header()["Cache-Control"] = privateNoCache
 	w.Header().Set("ETag", tag)
@@ -52,7 +54,8 @@ func notModified(w http.ResponseWriter, r *http.Request, tag string) bool {
 
 var privateNoCache = []string{"private, no-cache"}
 
-// wantsDigest reports whether Want-Repr-Digest contains SHA-256 (RFC 9530).
+// wantsDigest reports whether Want-Repr-Digest (RFC 9530) contains sha-256 with a
+// positive weight.
 func wantsDigest(h http.Header) bool {
 	for part := range parts(h["Want-Repr-Digest"]) {
 		name, weight, _ := strings.Cut(part, "=")
@@ -65,7 +68,8 @@ func wantsDigest(h http.Header) bool {
 	return false
 }
 
-// parts returns the elements of a list header, which can have several lines.
+// parts returns the comma-separated elements of a header, which can have several
+// lines, without surrounding white space.
 func parts(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range lines {

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// push stores the body as the next version. The body is an archive or a tree of
-// chunks.
+// push stores the body as the next version. The body is an archive, or a tree that
+// refers to chunks (treewire).
 func (s fileSetAPI) push(p *post) (*response, error) {
 	format, err := pushFormat(p.r.Header)
 	if err != nil {
@@ -43,8 +43,8 @@ var archiveFormats = map[string]files.Format{
 	"application/tar+zstd": files.TarZstd, "application/x-tar+zstd": files.TarZstd,
 }
 
-// pushFormat returns the format of a pushed body from its Content-Type. A tar can be
-// compressed with a Content-Encoding.
+// pushFormat returns the format of a pushed body according to its Content-Type. A tar
+// archive can also be compressed by a Content-Encoding of gzip or zstd.
 func pushFormat(h http.Header) (files.Format, error) {
 	if hasMediaType(h, treewire.TreeType) {
 		return artifacts.WireTree, nil

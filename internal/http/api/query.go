@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/paging"
 )
 
-// query contains the parameters of a request's address. Its methods keep the first
-// error in err, which the handler checks once, at the end.
+// query contains the query parameters of a request. Its methods record the first
+// error in err. The handler checks err once, after it has read all parameters.
 type query struct {
 	values url.Values
 	err    error
@@ -31,7 +31,7 @@ func (q *query) fail(err error) {
 	}
 }
 
-// text returns a parameter and whether the query contains it.
+// text returns a parameter, and reports whether the query contains it.
 func (q *query) text(name string) (value string, ok bool) {
 	all := q.values[name]
 	if len(all) > 1 {
@@ -43,7 +43,8 @@ func (q *query) text(name string) (value string, ok bool) {
 	return all[0], true
 }
 
-// choice returns a parameter that must be one of the words.
+// choice returns a parameter, which must be one of words, or defaultValue if the query
+// does not contain it.
 func (q *query) choice(name, defaultValue string, words ...string) string {
 	value, ok := q.text(name)
 	if !ok {
@@ -56,8 +57,8 @@ func (q *query) choice(name, defaultValue string, words ...string) string {
 	return defaultValue
 }
 
-// time returns a time, or nil. It accepts an unescaped '+' of an offset, which a
-// query decodes as a space.
+// time returns a parameter that is a time, or nil if the query does not contain it. It
+// accepts an unescaped '+' before a zone offset, which is decoded as a space.
 func (q *query) time(name string) *stint.Time {
 	value, ok := q.text(name)
 	if !ok {
@@ -71,7 +72,8 @@ func (q *query) time(name string) *stint.Time {
 	return &t
 }
 
-// name returns the name that a list is filtered by, or an empty string.
+// name returns the parameter 'name', which filters a list, or "" if the query does not
+// contain it.
 func (q *query) name() string {
 	name, ok := q.text("name")
 	if ok && name == "" {
@@ -80,8 +82,9 @@ func (q *query) name() string {
 	return name
 }
 
-// id returns an identifier for a filter. For a malformed one it returns an
-// identifier that does not exist.
+// id returns a parameter that is an ID and filters a list, or "" if the query does not
+// contain it. For a malformed ID it returns an ID that does not exist, so that the
+// list is empty.
 func (q *query) id(name, prefix string) string {
 	value, ok := q.text(name)
 	if ok && !stint.IsID(prefix, value) {
@@ -90,7 +93,8 @@ func (q *query) id(name, prefix string) string {
 	return value
 }
 
-// limit returns the number of items of a page.
+// limit returns the maximum number of items on a page: the parameter 'limit', or
+// stint.DefaultLimit if the query does not contain it.
 func (q *query) limit() int {
 	value, ok := q.text("limit")
 	if !ok {

@@ -15,7 +15,8 @@ type response struct {
 
 func jsonResponse(status int, v any) *response { return &response{status: status, body: encode(v)} }
 
-// createdResponse returns the response to the creation of a resource.
+// createdResponse returns a response with status 201 and the resource v, whose path is
+// location.
 func createdResponse(location string, v any) *response {
 	return &response{http.StatusCreated, map[string]string{"Location": location}, encode(v)}
 }
@@ -50,8 +51,9 @@ func (r *response) write(w http.ResponseWriter) {
 	}
 }
 
-// encode returns v as a line of JSON. Characters that are special in HTML are
-// escaped, in case a browser displays the response as a page.
+// encode returns v as a line of JSON. json.Marshal escapes characters that are special
+// in HTML, in case a browser displays the response as a page. A json.RawMessage is not
+// changed.
 func encode(v any) []byte {
 	if raw, ok := v.(json.RawMessage); ok {
 		return append(raw, '\n')

@@ -7,15 +7,15 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// handler responds to a request. It returns an error only if it has not written a
-// response; the error becomes the response.
+// handler responds to a request. If it returns an error, it must not have written a
+// response; the error is then the response.
 type handler func(w http.ResponseWriter, r *http.Request, c *auth.Caller) error
 
 type route struct {
 	method, path string
-	scope        string // required of the caller; empty for any valid token
+	scope        string // scope that the token must have; empty if any valid token is accepted
 	handle       handler
-	streamToken  bool // accepts ?access_token= too
+	streamToken  bool // also accepts a stream token in ?access_token=
 }
 
 const (
@@ -59,7 +59,7 @@ func (a *api) routes() []route {
 		{"POST", "/v1/agents/{id}/versions", write, a.post(jsonBody, a.addAgentVersion), false},
 		{"GET", "/v1/agents/{id}/versions/{v}", read, a.get(a.getAgentVersion), false},
 
-		// A token may read and revoke itself without the scope admin; auth checks this.
+		// Without the scope admin, a token may read and revoke only itself; package auth checks this.
 		{"GET", "/v1/tokens", admin, a.get(a.listTokens), false},
 		{"POST", "/v1/tokens", admin, a.post(jsonBody, a.createToken), false},
 		{"GET", "/v1/tokens/{id}", "", a.get(a.getToken), false},
@@ -76,7 +76,7 @@ func (a *api) routes() []route {
 }
 
 // runTokenRoutes contains the routes that accept the token of a run, by method and
-// path. They are those that the tools of /mcp use.
+// path: /mcp, and the routes that the tools of /mcp call.
 var runTokenRoutes = map[string]bool{
 	"POST " + routeMCP: true,
 

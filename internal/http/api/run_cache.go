@@ -7,21 +7,22 @@ import (
 	"strconv"
 )
 
-// Limits of the cached responses: 32 MiB.
+// Limits of the cache of responses: the number of runs and the bytes of one response,
+// together 32 MiB.
 const (
 	maxFinalRuns     = 4096
 	maxFinalRunBytes = 8 << 10
 )
 
-// finalRun is the response for a run that cannot change any more.
+// finalRun is the response to GET /v1/runs/{id} for a run that cannot change any more.
 type finalRun struct {
 	body   []byte
 	etag   string
 	length []string // the Content-Length header
 }
 
-// cacheFinalRun adds the JSON of a run to the cache, unless it is too large, and
-// returns it as a response.
+// cacheFinalRun returns the response for a run with this JSON. It adds the response to
+// the cache if the JSON has at most maxFinalRunBytes.
 func (a *api) cacheFinalRun(key string, body []byte) *finalRun {
 	sum := sha256.Sum256(body)
 	f := &finalRun{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, length: []string{strconv.Itoa(len(body))}}

@@ -32,13 +32,14 @@ func (a *api) createRun(p *post) (*response, error) {
 		return createdRun(run), nil
 	}
 	run = a.waitForRun(p.r.Context(), p.caller, run, wait)
-	p.stored = false // replace the stored response by this one
+	p.stored = false // endRequest replaces the stored response by the one below
 	resp := createdRun(run)
 	resp.set("Preference-Applied", "wait")
 	return resp, nil
 }
 
-// waitForRun returns the run when it has ended, or its current state after the wait.
+// waitForRun waits until the run has ended, for at most the duration wait, and returns
+// its current state. If the wait fails, it returns run.
 func (a *api) waitForRun(ctx context.Context, c auth.Caller, run stint.Run, wait time.Duration) stint.Run {
 	ctx, cancel := a.untilStop(ctx)
 	defer cancel()
@@ -48,7 +49,8 @@ func (a *api) waitForRun(ctx context.Context, c auth.Caller, run stint.Run, wait
 	return run
 }
 
-// createdRun returns the response to the creation of a run, which omits the volumes.
+// createdRun returns the response to the creation of a run. The response omits the
+// run's volumes.
 func createdRun(r stint.Run) *response {
 	r.Volumes = nil
 	resp := jsonResponse(http.StatusAccepted, withMetadata(r))
@@ -56,7 +58,8 @@ func createdRun(r stint.Run) *response {
 	return resp
 }
 
-// withMetadata returns the run with metadata, which is never null.
+// withMetadata returns the run with a non-nil Metadata, which is {} in JSON instead of
+// null.
 func withMetadata(r stint.Run) stint.Run {
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}
@@ -64,8 +67,8 @@ func withMetadata(r stint.Run) stint.Run {
 	return r
 }
 
-// withDetails returns the run as in the response for a single run: with metadata and
-// volumes, which are never null.
+// withDetails returns the run with non-nil Metadata and Volumes, as in the response
+// for a single run.
 func withDetails(r stint.Run) stint.Run {
 	if r.Volumes == nil {
 		r.Volumes = map[string]string{}
@@ -73,7 +76,8 @@ func withDetails(r stint.Run) stint.Run {
 	return withMetadata(r)
 }
 
-// preferredWait returns the wait of "Prefer: wait=N", at most stint.MaxWait, or 0.
+// preferredWait returns the duration in the header "Prefer: wait=N" (N in seconds), at
+// most stint.MaxWait. It returns 0 without a valid header.
 func preferredWait(h http.Header) time.Duration {
 	for preference := range parts(h["Prefer"]) {
 		preference, _, _ = strings.Cut(preference, ";")
@@ -115,8 +119,9 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 	return nil
 }
 
-// isImmutable reports whether the run cannot change any more. The worker of a run
-// that was cancelled or reaped can still add a checkpoint.
+// isImmutable reports whether the run cannot change any more. An ended run that was
+// started but has no checkpoint can change: if it was cancelled or reaped, its worker
+// can still add a checkpoint.
 func isImmutable(r *stint.Run) bool {
 	return r.Status.Final() && (r.StartedAt == nil || r.CheckpointID != nil)
 }

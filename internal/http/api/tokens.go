@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// me returns the caller and its token.
+// me returns the organisation, the user, and the token of the caller.
 func (a *api) me(r *http.Request, c auth.Caller) (any, error) {
 	token, err := a.c.Auth.Token(r.Context(), c, c.TokenID)
 	if err != nil {
