@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// progressInterval is the interval at which waiting callers get progress.
+// progressInterval is the interval at which Acquire calls progress.
 const progressInterval = 200 * time.Millisecond
 
-// Acquire returns the root of an image and pulls it if necessary. The digest of
-// a tag is requested from its registry each time. If the registry does not
-// answer, the last known image of the tag is returned with a Root.Note. A
-// digest that is in the store needs no registry.
+// Acquire returns the root of an image and pulls the image if necessary. If ref
+// has a tag, Acquire requests the tag's digest from the registry each time. If the
+// registry does not answer, Acquire returns the last known image of the tag with a
+// Root.Note. If ref has a digest that is in the store, the registry is not used.
 //
-// Concurrent callers for one image share a pull, which is canceled when no
-// caller waits for it any more. progress, which may be nil, is called from this
-// goroutine with bytes of compressed layers; half of a layer counts when it was
-// fetched and half when it was unpacked.
+// Concurrent callers for one image share a pull, which is cancelled when no
+// caller waits for it any more. progress may be nil. Acquire calls it in the
+// caller's goroutine with numbers of bytes of compressed layers: half of each byte
+// counts when it was fetched, the other half when it was unpacked.
 //
 // Errors that a user can act on are of type *stint.Error with the parameter
-// "image". The caller releases the root when it is not in use any more.
+// "image". The caller must release the root after use.
 func (s *Store) Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*Root, error) {
 	r, err := ParseReference(ref)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Store) Acquire(ctx context.Context, ref string, progress func(done, tot
 	return s.newRoot(found, note), nil
 }
 
-// resolveTag returns the digest of a reference, and a note if the registry did
-// not answer.
+// resolveTag returns the digest of a reference. If the registry does not answer, it
+// returns the last known digest of the tag and a note for the user.
 func (s *Store) resolveTag(ctx context.Context, r Reference) (digest, note string, err error) {
 	if r.Digest != "" {
 		return r.Digest, "", nil
@@ -63,8 +63,9 @@ func (s *Store) resolveTag(ctx context.Context, r Reference) (digest, note strin
 	return before.Asked, note, nil
 }
 
-// requestTag requests the digest of a tag in a goroutine, because the registry's
-// authorization is shared with other callers: it must not fail when ctx ends.
+// requestTag requests the digest of a tag from the registry. The request runs in a
+// goroutine without ctx, because other callers share the registry's authorization,
+// which must not fail when the ctx of one caller ends.
 func (s *Store) requestTag(ctx context.Context, r Reference) (string, error) {
 	if err := s.begin(); err != nil {
 		return "", err
@@ -85,7 +86,7 @@ func (s *Store) requestTag(ctx context.Context, r Reference) (string, error) {
 	}
 }
 
-// pull is a pull with the callers that wait for it.
+// pull is the download of one image. Several callers can wait for it.
 type pull struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -93,7 +94,7 @@ type pull struct {
 	waiters  int // guarded by Store.mu
 }
 
-// progress counts the bytes of a pull.
+// progress counts the bytes of compressed layers during a pull.
 type progress struct{ fetched, unpacked, total atomic.Int64 }
 
 func (p *progress) report(to func(done, total int64)) {
@@ -102,7 +103,8 @@ func (p *progress) report(to func(done, total int64)) {
 	}
 }
 
-// obtain returns the root of the image with a digest, with one use counted.
+// obtain returns the root of the image with a digest, pulls the image if necessary,
+// and adds one to the root's reference count.
 func (s *Store) obtain(ctx context.Context, r Reference, digest string, report func(done, total int64)) (*root, error) {
 	for {
 		s.mu.Lock()
@@ -128,7 +130,8 @@ func (s *Store) obtain(ctx context.Context, r Reference, digest string, report f
 		if err != nil {
 			return nil, err
 		}
-		// The root exists now, unless Collect has removed it already.
+		// The root exists now, unless Collect has already removed it. The next
+		// iteration looks it up.
 	}
 }
 
@@ -151,7 +154,7 @@ func waitPull(ctx context.Context, p *pull, done <-chan singleflight.Result, rep
 	}
 }
 
-// runPull pulls an image and returns the digest of its manifest.
+// runPull pulls and installs an image and returns the digest of its manifest.
 func (s *Store) runPull(key string, p *pull, r Reference, digest string) (string, error) {
 	if err := s.begin(); err != nil {
 		return "", err
@@ -171,7 +174,7 @@ func (s *Store) runPull(key string, p *pull, r Reference, digest string) (string
 	return b.digest, nil
 }
 
-// leavePull ends one wait. A pull without callers is canceled.
+// leavePull ends the wait of one caller for p. If no other caller waits, it cancels p.
 func (s *Store) leavePull(key string, p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +184,8 @@ func (s *Store) leavePull(key string, p *pull) {
 	}
 }
 
-// forgetPull makes later callers start another pull. The caller holds mu.
+// forgetPull removes p from the running pulls, so that later callers start another
+// pull. The caller must hold s.mu.
 func (s *Store) forgetPull(key string, p *pull) {
 	if s.pulls[key] == p {
 		delete(s.pulls, key)

@@ -8,9 +8,10 @@ import (
 	"slices"
 )
 
-// Collect removes unused roots: those that no known tag refers to, and then the
-// least recently used ones while their total size exceeds Config.KeepBytes. It
-// also syncs new roots to disk, so that they survive a crash of the machine.
+// Collect removes roots that are not in use: first the roots to which no known
+// reference refers, then the least recently used roots while the total size of the
+// roots not in use exceeds Config.KeepBytes. It also syncs new roots to disk, so
+// that they survive a crash of the machine.
 func (s *Store) Collect(ctx context.Context) error {
 	if err := s.syncRoots(); err != nil {
 		return fmt.Errorf("syncing images to disk: %w", err)
@@ -28,8 +29,9 @@ func (s *Store) Collect(ctx context.Context) error {
 	return errors.Join(append(faults, ctx.Err())...)
 }
 
-// collectOne removes the next root, if any, and reports whether it did. Under
-// the lock the root is only renamed.
+// collectOne removes one root, if any must be removed, and reports whether it removed
+// one. While it holds the lock, it only renames the root's folder; it deletes the
+// files afterwards.
 func (s *Store) collectOne() (bool, error) {
 	s.mu.Lock()
 	victim := s.oldestUnused()
@@ -48,7 +50,7 @@ func (s *Store) collectOne() (bool, error) {
 	return true, nil
 }
 
-// oldestUnused returns the next root to remove, or nil. The caller holds mu.
+// oldestUnused returns the next root to remove, or nil. The caller must hold s.mu.
 func (s *Store) oldestUnused() *root {
 	named := map[string]bool{}
 	for _, n := range s.names {
@@ -74,8 +76,9 @@ func (s *Store) oldestUnused() *root {
 	})
 }
 
-// remove removes a root from the store and returns a function that deletes its
-// files. The caller holds mu.
+// remove removes a root from the store and returns a function that deletes the root's
+// files and stores the remaining names. The caller must hold s.mu, and call the
+// function without it.
 func (s *Store) remove(r *root) (func() error, error) {
 	remove, err := s.moveAside(s.path("roots", folderOf(r.marker.Digest)))
 	if err != nil {
@@ -96,7 +99,8 @@ func (s *Store) storeNames() error {
 	return s.saveNames()
 }
 
-// syncRoots syncs new roots to disk and records that they are complete.
+// syncRoots syncs new roots to disk and then removes the boot ID from their metadata,
+// so that they are kept after a reboot.
 func (s *Store) syncRoots() error {
 	s.mu.Lock()
 	var fresh []*root

@@ -12,7 +12,7 @@ import (
 	stint "github.com/stint-dev/stint"
 )
 
-// Errors that are mapped to a message for the user.
+// Errors that registryError and pullError convert to messages for the user.
 var (
 	errTooLarge    = errors.New("more bytes than allowed")
 	errTooMany     = errors.New("more entries than allowed")
@@ -22,8 +22,8 @@ var (
 	errClosed      = errors.New("the image store is closed")
 )
 
-// imageError is a defect of an image, phrased as the end of a sentence about
-// it.
+// imageError is a defect of an image. why completes the sentence "The image 'x' cannot
+// be used: ".
 type imageError struct {
 	why   string
 	cause error
@@ -36,8 +36,9 @@ func newImageError(format string, args ...any) error {
 	return &imageError{why: fmt.Sprintf(format, args...)}
 }
 
-// invalid and unavailable return errors about an image. For an invalid image
-// the user must change something; for an unavailable one it helps to try again.
+// invalid and unavailable return errors about an image. After an error of invalid the
+// user must change something. After an error of unavailable a later attempt may
+// succeed.
 func invalid(cause error, format string, args ...any) *stint.Error {
 	e := stint.InvalidParam(paramImage, format, args...)
 	e.Cause = cause
@@ -48,7 +49,8 @@ func unavailable(cause error, format string, args ...any) *stint.Error {
 	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Param: paramImage, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// registryError returns the message for a registry's error.
+// registryError returns a *stint.Error with the message for an error of a request to a
+// registry.
 func registryError(r Reference, err error) error {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return statusError(r, answer)
@@ -76,8 +78,8 @@ func statusError(r Reference, answer *transport.Error) error {
 	return unavailable(answer, "The registry %s failed on the image '%s' with status %d. Try again later.", r.Registry, r, answer.StatusCode)
 }
 
-// isUnreachable reports whether the registry did not answer or was temporarily
-// unavailable, so that the last known digest may be used.
+// isUnreachable reports whether err means that the registry did not answer or was
+// temporarily unavailable. In this case the last known digest of a tag may be used.
 func isUnreachable(err error) bool {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests
@@ -95,8 +97,8 @@ type netError interface {
 	Temporary() bool
 }
 
-// pullError returns the message for an error of a pull. Errors of type
-// *stint.Error are returned unchanged.
+// pullError returns a *stint.Error with the message for an error of a pull. It returns
+// a *stint.Error unchanged, and wraps errors that a user cannot act on.
 func (s *Store) pullError(r Reference, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err

@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	maxLayers  = 512
+	maxLayers  = 512     // layers of an image
 	maxConfig  = 8 << 20 // bytes of an image's configuration
-	fetchAhead = 3       // layers that are downloaded concurrently
+	fetchAhead = 3       // layers of an image that are downloaded concurrently
 )
 
 // build is an image that is being pulled.
 type build struct {
 	digest string
-	dir    string // below work; "" if the root exists already
+	dir    string // folder below work that becomes the root; "" if the root already exists
 	marker rootMetadata
 }
 
-// pull downloads and unpacks the image with a digest into a new folder. The
-// caller calls install, and clean also after an error.
+// pull downloads and unpacks the image with a digest into a new folder, which counts
+// as one of the concurrent pulls. After success the caller must call install. It must
+// always call clean, also after an error.
 func (s *Store) pull(ctx context.Context, r Reference, asked string, g *progress) (b *build, err error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -54,7 +55,7 @@ func (s *Store) pull(ctx context.Context, r Reference, asked string, g *progress
 	return b, nil
 }
 
-// install moves a build to its final folder.
+// install moves the folder of a build to roots and adds the root to the store.
 func (s *Store) install(b *build) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *Store) clean(b *build) {
 	}
 }
 
-// fetchManifest returns the manifest for the store's platform.
+// fetchManifest returns the image manifest with the digest asked, and its digest. If
+// asked refers to an index, it returns the manifest for the store's platform.
 func (s *Store) fetchManifest(r Reference, asked string) (digest string, m *v1.Manifest, err error) {
 	d, err := s.manifest(r, asked)
 	if err != nil {
@@ -195,8 +197,8 @@ func (s *Store) imageConfig(ctx context.Context, r Reference, d v1.Descriptor, f
 	return c.Config, nil
 }
 
-// layers downloads several layers concurrently while one goroutine unpacks them
-// in order.
+// layers downloads up to fetchAhead layers concurrently, while one goroutine unpacks
+// the downloaded layers in order.
 func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor, work, rootfs string, allowed *budget, g *progress) error {
 	for _, d := range layers {
 		g.total.Add(d.Size)
@@ -239,11 +241,13 @@ func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor,
 	return group.Wait()
 }
 
-// archiveBytes returns the limit of the layers' expanded size. Each entry has a
-// header of 512 bytes and padding of less than 512; the rest is for long names.
+// archiveBytes returns the maximum total size of the layers' tar archives, in bytes:
+// the bytes of the files, and 2048 bytes per entry. An entry has a header of 512 bytes
+// and padding of less than 512 bytes; the rest is for long names.
 func archiveBytes(b *budget) int64 { return b.bytes + b.entries*2048 }
 
-// unpackFile unpacks the layer in a file and removes the file.
+// unpackFile unpacks the layer in the file p and removes the file. It reduces left by
+// the bytes of the archive, and calls count with numbers of compressed bytes.
 func (t *unpacker) unpackFile(ctx context.Context, p string, left *int64, count func(int64)) error {
 	file, err := os.Open(p)
 	if err != nil {
@@ -264,6 +268,6 @@ func (t *unpacker) unpackFile(ctx context.Context, p string, left *int64, count 
 	if err := t.unpackLayer(ctx, counted, left); err != nil {
 		return err
 	}
-	count(rest) // padding after the end of the archive
+	count(rest) // bytes after the end of the archive, which are not read
 	return os.Remove(p)
 }

@@ -11,10 +11,10 @@ import (
 
 // Reference identifies an image.
 type Reference struct {
-	Registry   string // "docker.io" if the reference has none
-	Repository string // "library/alpine"
-	Tag        string // "latest" if the reference has neither tag nor digest
-	Digest     string // "sha256:…"; if set, Tag is informational
+	Registry   string // such as "ghcr.io"; "docker.io" if the reference has no registry
+	Repository string // such as "library/alpine"
+	Tag        string // such as "3.20"; "latest" if the reference has neither tag nor digest
+	Digest     string // "sha256:…", or empty; if it is set, Tag is not used to find the image
 }
 
 const (
@@ -33,10 +33,10 @@ var (
 	digestForm    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ParseReference parses "[registry/]name[:tag][@sha256:…]". A name without a
-// registry belongs to Docker Hub, and there a name with one element to
-// "library". It checks only the syntax. Errors are of type *stint.Error with
-// the parameter "image".
+// ParseReference parses "[registry/]name[:tag][@sha256:…]". The default registry is
+// Docker Hub. A name with one element on Docker Hub gets the prefix "library/".
+// ParseReference checks only the syntax, not whether the image exists. Errors are of
+// type *stint.Error with the parameter "image".
 func ParseReference(s string) (Reference, error) {
 	if err := checkText(s); err != nil {
 		return Reference{}, err
@@ -73,8 +73,9 @@ func checkText(s string) error {
 	return nil
 }
 
-// splitRegistry splits a registry from a path. The first element is a registry
-// if it contains a dot or a port or is "localhost".
+// splitRegistry splits a name into registry and repository, and applies their
+// defaults. The first of several elements is a registry if it contains a dot or a
+// colon or is "localhost".
 func splitRegistry(s string) (registry, repository string) {
 	first, after, more := strings.Cut(s, "/")
 	if more && (first == "localhost" || strings.ContainsAny(first, ".:")) {
@@ -137,7 +138,8 @@ func (r Reference) repository(insecure bool) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/"+r.Repository, options...)
 }
 
-// clip shortens untrusted text for a message.
+// clip returns untrusted text for use in a message: control characters are replaced,
+// and the text is cut to 160 bytes.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	pullerAge = 5 * time.Minute // then credentials are read again
-	stallTime = time.Minute     // maximum time without data of a download
+	pullerAge = 5 * time.Minute // age of a puller at which it is replaced and credentials are read again
+	stallTime = time.Minute     // maximum time without data during a download
 	tries     = 3               // attempts of an interrupted download
 )
 
@@ -31,7 +31,8 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// insecureGuard allows plain HTTP only for configured registries.
+// insecureGuard is a transport that refuses plain HTTP, except for registries for
+// which insecure returns true.
 type insecureGuard struct {
 	inner    http.RoundTripper
 	insecure func(string) bool
@@ -44,7 +45,7 @@ func (g insecureGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.inner.RoundTrip(r)
 }
 
-// errorKeychain marks errors of reading credentials.
+// errorKeychain joins errCredentials to errors of reading credentials.
 type errorKeychain struct{ inner authn.Keychain }
 
 // Resolve returns the credentials for a registry.
@@ -56,7 +57,7 @@ func (k errorKeychain) Resolve(target authn.Resource) (authn.Authenticator, erro
 	return a, nil
 }
 
-// puller sends requests to registries and caches their authorization.
+// puller sends requests to registries and caches the authorization for each.
 type puller struct {
 	*remote.Puller
 	since time.Time
@@ -81,7 +82,8 @@ func (s *Store) registries() (*puller, error) {
 	return s.puller, nil
 }
 
-// discardPuller makes the next request read credentials again.
+// discardPuller removes p from the store, so that the next request reads credentials
+// again.
 func (s *Store) discardPuller(p *puller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,9 +92,9 @@ func (s *Store) discardPuller(p *puller) {
 	}
 }
 
-// ask sends a request to a registry with the configured timeout. Its
-// authorization is shared with later requests, so the context of a caller does
-// not cancel it.
+// ask calls f, which sends a request to a registry, with a timeout of Config.AskTime.
+// The request obtains an authorization that later requests share. Therefore the
+// context of f ends with the store, not with the caller's context.
 func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Repository) (T, error)) (T, error) {
 	var none T
 	repository, err := r.repository(s.config.Insecure(r.Registry))
@@ -116,8 +118,8 @@ func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Rep
 	return none, registryError(r, err)
 }
 
-// head returns the current digest of a tag. If the registry does not send it in
-// a header, it is computed from the manifest.
+// head returns the current digest of a tag. If the registry does not send the digest
+// in a header, head computes it from the manifest.
 func (s *Store) head(r Reference) (string, error) {
 	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (string, error) {
 		tag := in.Tag(r.Tag)
@@ -136,16 +138,16 @@ func (s *Store) head(r Reference) (string, error) {
 	})
 }
 
-// manifest returns the manifest or index with a digest, which the client
-// verifies.
+// manifest returns the manifest or index with a digest. The registry client verifies
+// the digest.
 func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error) {
 	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
 		return p.Get(ctx, in.Digest(digest))
 	})
 }
 
-// blob opens the content with a digest. The last read returns an error if the
-// content is other.
+// blob opens the content with a digest. If the content does not match the digest, the
+// last read returns an error.
 func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadCloser, error) {
 	repository, err := r.repository(s.config.Insecure(r.Registry))
 	if err != nil {
@@ -162,7 +164,9 @@ func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadC
 	return layer.Compressed()
 }
 
-// download downloads a blob to a file. An interrupted download is repeated.
+// download downloads a blob to a file. It repeats an interrupted download from the
+// start, with at most tries attempts. It calls count with the number of bytes of each
+// read, and with a negative number before it repeats a download.
 func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to string, count func(int64)) error {
 	for try := 1; ; try++ {
 		got := int64(0)

@@ -20,10 +20,11 @@ const (
 	namesName  = "names.json"
 )
 
-// Root is an unpacked image in use. Files below Dir must not be changed.
+// Root is an unpacked image in use. The store keeps it until Release. Files below Dir
+// must not be changed.
 type Root struct {
 	Dir             string // root file system on the server
-	Digest          string // of the image's manifest, "sha256:…"
+	Digest          string // digest of the image's manifest, "sha256:…"
 	Env             []string
 	WorkingDir      string
 	User            string
@@ -33,34 +34,34 @@ type Root struct {
 	release func()
 }
 
-// Release ends the use of the root. Further calls have no effect.
+// Release ends the use of the root. Only the first call has an effect.
 func (r *Root) Release() { r.release() }
 
 // root is an image on disk.
 type root struct {
 	marker rootMetadata
-	refs   int
-	used   time.Time
+	refs   int       // number of uses: Acquire without Release
+	used   time.Time // last use
 }
 
 // rootMetadata is the content of image.json.
 type rootMetadata struct {
 	Digest string    `json:"digest"`
 	Size   int64     `json:"size"`           // approximate bytes on disk
-	Boot   string    `json:"boot,omitempty"` // boot ID of the machine until the root is synced
+	Boot   string    `json:"boot,omitempty"` // boot ID of the machine; empty after the root was synced to disk
 	Config v1.Config `json:"config"`
 }
 
 // tagRecord is the last known state of a reference.
 type tagRecord struct {
-	Asked string `json:"asked"` // digest that the registry returned; it may be that of an index of platforms
+	Asked string `json:"asked"` // digest that was requested from the registry; may be the digest of an index
 	Image string `json:"image"` // digest of the image's manifest
 }
 
-// load reads the roots on disk and removes incomplete ones.
+// load reads the names and the roots on disk, and removes roots that are incomplete.
 func (s *Store) load(ctx context.Context) error {
 	if err := readJSON(s.path(namesName), &s.names); err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.names = map[string]tagRecord{} // it is only a cache
+		s.names = map[string]tagRecord{} // the names are only a cache
 	}
 	entries, err := os.ReadDir(s.path("roots"))
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *Store) loadRoot(dir string) (*root, error) {
 	return &r, err
 }
 
-// discard removes a folder of the store.
+// discard deletes a folder of the store.
 func (s *Store) discard(dir string) error {
 	remove, err := s.moveAside(dir)
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *Store) discard(dir string) error {
 	return remove()
 }
 
-// moveAside renames a folder to work and returns a function that deletes it.
+// moveAside moves a folder into work and returns a function that deletes it.
 func (s *Store) moveAside(dir string) (remove func() error, err error) {
 	away, err := os.MkdirTemp(s.path("work"), "gone-")
 	if err != nil {
@@ -126,8 +127,8 @@ func (s *Store) moveAside(dir string) (remove func() error, err error) {
 	return func() error { return os.RemoveAll(away) }, nil
 }
 
-// lookUp returns the root for the digest of an image or of an index. The caller
-// holds mu.
+// lookUp returns the root for the digest of an image or of an index, or nil. The
+// caller must hold s.mu.
 func (s *Store) lookUp(asked string) *root {
 	if r := s.roots[asked]; r != nil {
 		return r
@@ -140,7 +141,7 @@ func (s *Store) lookUp(asked string) *root {
 	return nil
 }
 
-// newRoot returns a root whose use has been counted.
+// newRoot returns a Root for r. The caller has already counted its use in r.refs.
 func (s *Store) newRoot(r *root, note string) *Root {
 	c := r.marker.Config
 	return &Root{
@@ -154,13 +155,13 @@ func (s *Store) newRoot(r *root, note string) *Root {
 	}
 }
 
-// unuse ends one use. The caller holds mu.
+// unuse ends one use of a root. The caller must hold s.mu.
 func (s *Store) unuse(r *root) {
 	r.refs--
 	s.touch(r)
 }
 
-// touch records the time of the last use on disk. The caller holds mu.
+// touch records that r is used now, in memory and on disk. The caller must hold s.mu.
 func (s *Store) touch(r *root) {
 	s.touchAt(r, s.config.Now())
 }
@@ -173,7 +174,8 @@ func (s *Store) touchAt(r *root, at time.Time) {
 	}
 }
 
-// saveName stores the state of a reference. The caller holds mu.
+// saveName stores the record of a reference in names.json, if it has changed. The
+// caller must hold s.mu.
 func (s *Store) saveName(key string, n tagRecord) {
 	if s.names[key] == n {
 		return
@@ -206,7 +208,7 @@ func writeJSON(p string, v any) error {
 	return os.WriteFile(p, b, 0o600)
 }
 
-// replaceJSON replaces a file atomically.
+// replaceJSON atomically replaces the file p by v in JSON.
 func (s *Store) replaceJSON(p string, v any) error {
 	dir, err := os.MkdirTemp(s.path("work"), "file-")
 	if err != nil {

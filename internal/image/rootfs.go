@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	maxPath    = 4095 // bytes, as in the kernel
-	maxLinks   = 40   // followed for one name, as in the kernel
-	block      = 4096 // minimum size of an entry in bytes
-	keptPlaces = 4096
-	batch      = 1024
+	maxPath    = 4095 // maximum length of a path in bytes, as in Linux
+	maxLinks   = 40   // maximum number of symbolic links in one path, as in Linux
+	block      = 4096 // unit of the charged size of an entry, in bytes
+	keptPlaces = 4096 // maximum number of paths in unpacker.realPaths
+	batch      = 1024 // names that are read from a folder at once
 )
 
-// budget is the space that an image may still use, for all its layers.
+// budget is the number of bytes and entries that the remaining entries of an image may
+// use.
 type budget struct{ bytes, entries int64 }
 
-// take charges an entry with its size, rounded up to whole blocks.
+// take charges the budget with an entry of size bytes, rounded up to whole blocks and
+// at least one. It returns errTooMany or errTooLarge if the budget is exceeded.
 func (m *budget) take(size int64) error {
 	if m.entries--; m.entries < 0 {
 		return errTooMany
@@ -39,20 +41,20 @@ func (m *budget) take(size int64) error {
 	return nil
 }
 
-// unpacker unpacks layers into a root. Its paths are relative to the root and
-// clean; "" is the root. Real paths contain no symbolic links.
+// unpacker unpacks layers into a root folder. All paths are clean and relative to the
+// root folder, whose path is "". A real path contains no symbolic links.
 type unpacker struct {
 	top        *os.Root
 	budget     *budget
-	realPaths  map[string]string // real path of each folder name that layers used
-	openDir    *dirHandle        // folder of the last entry, or nil
-	layerPaths map[uint64]struct{}
-	seed       maphash.Seed
+	realPaths  map[string]string   // cache: real path of each folder, by the path in a layer
+	openDir    *dirHandle          // folder of the last entry, or nil
+	layerPaths map[uint64]struct{} // hashes of the real paths in the current layer
+	seed       maphash.Seed        // of the hashes
 	buffer     []byte
 }
 
-// dirHandle is a folder that is kept open while entries are added. Its
-// modification time is restored afterwards.
+// dirHandle is a folder that is kept open while consecutive entries are added to it.
+// closeParent restores the folder's modification time.
 type dirHandle struct {
 	path    string
 	root    *os.Root
@@ -69,11 +71,13 @@ func newUnpacker(dir string, m *budget) (*unpacker, error) {
 
 func (t *unpacker) close() error { return errors.Join(t.closeParent(), t.top.Close()) }
 
-// beginLayer forgets the entries of the previous layer: whiteouts hide entries
-// of earlier layers only.
+// beginLayer clears the set of paths in the current layer. Whiteouts use the set,
+// because they remove only entries of earlier layers.
 func (t *unpacker) beginLayer() { t.layerPaths = map[uint64]struct{}{} }
 
-// openParent opens the folder with the name that a layer uses.
+// openParent opens the folder with the path asked, which a layer contains, and creates
+// missing folders. The handle is valid until the next call of openParent or
+// closeParent.
 func (t *unpacker) openParent(asked string) (*dirHandle, error) {
 	real, err := t.resolve(asked, true)
 	if err != nil {
@@ -106,8 +110,8 @@ func (t *unpacker) closeParent() error {
 	return errors.Join(f.root.Chtimes(".", time.Time{}, f.modTime), f.root.Close())
 }
 
-// resolve returns the real path of a folder. If create is set, missing folders
-// are created; otherwise it returns fs.ErrNotExist.
+// resolve returns the real path of a folder. If a folder is missing, it is created if
+// create is true; otherwise resolve returns fs.ErrNotExist.
 func (t *unpacker) resolve(asked string, create bool) (string, error) {
 	if asked == "" {
 		return "", nil
@@ -131,7 +135,8 @@ func (t *unpacker) resolve(asked string, create bool) (string, error) {
 	return real, nil
 }
 
-// walk resolves rest from the real path at, as a process in the root would.
+// walk returns the real path of rest relative to the real path at, as the kernel would
+// resolve it for a process whose root is the root folder.
 func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 	links := 0
 	for queue := []string{rest}; len(queue) > 0; {
@@ -164,9 +169,9 @@ func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 	return at, nil
 }
 
-// step handles one element of a path. For a folder, which is created if it is
-// missing and create is set, target is empty. For a link it is the link's
-// target.
+// step examines the last element of p. If it is a folder, target is empty. If it is a
+// symbolic link, target is the target of the link. If it is missing and create is true,
+// step creates a folder. Any other type of file is an error.
 func (t *unpacker) step(p string, create bool) (target string, err error) {
 	if len(p) > maxPath {
 		return "", newImageError("it holds a path longer than %d bytes", maxPath)
@@ -193,7 +198,7 @@ func (t *unpacker) makeFolder(p string) error {
 	return errors.Join(t.top.Mkdir(p, 0o755), t.top.Chmod(p, 0o755))
 }
 
-// mark records that the layer contains p and its parent folders.
+// mark records that the current layer contains p and its parent folders.
 func (t *unpacker) mark(p string) {
 	for ; p != ""; p, _ = split(p) {
 		key := maphash.String(t.seed, p)
@@ -209,7 +214,8 @@ func (t *unpacker) isFromLayer(p string) bool {
 	return ok
 }
 
-// replace creates an entry named base in f. An existing entry is removed.
+// replace calls create, which creates an entry named base in f. If an entry with that
+// name exists, replace removes it recursively and calls create again.
 func (t *unpacker) replace(f *dirHandle, base string, create func() error) error {
 	err := create()
 	if errors.Is(err, fs.ErrExist) {
@@ -223,7 +229,7 @@ func (t *unpacker) replace(f *dirHandle, base string, create func() error) error
 	return err
 }
 
-// remove deletes base in f recursively, if it exists.
+// remove deletes the entry named base in f recursively, if it exists.
 func (t *unpacker) remove(f *dirHandle, base string) error {
 	info, err := f.root.Lstat(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -269,8 +275,8 @@ func folderMode(h *tar.Header) fs.FileMode {
 	return h.FileInfo().Mode()&(fs.ModePerm|fs.ModeSticky) | 0o700
 }
 
-// rootFolder sets the mode of the root. All users inside must be able to enter
-// it.
+// rootFolder sets the mode of the root folder to that in h, with permission for all
+// users to enter and read it.
 func (t *unpacker) rootFolder(h *tar.Header) error {
 	return t.top.Chmod(".", folderMode(h)|0o755)
 }
@@ -282,9 +288,9 @@ func (t *unpacker) symlink(f *dirHandle, base, target string) error {
 	return t.replace(f, base, func() error { return f.root.Symlink(target, base) })
 }
 
-// hardLink links base to another file of the root. The last element of the
-// target is not followed: a link to a symbolic link is a link to the link
-// itself.
+// hardLink creates the entry base in f as a hard link to another file of the root. If
+// the last element of target is a symbolic link, the new entry is a hard link to that
+// symbolic link.
 func (t *unpacker) hardLink(f *dirHandle, base, target string) error {
 	to := path.Join(f.path, base)
 	name, err := cleanName(target)
@@ -316,7 +322,8 @@ func linkError(p string, err error) error {
 	return err
 }
 
-// whiteout removes entries of earlier layers at the real path p.
+// whiteout removes the entry at the real path p, except for parts that the current
+// layer contains.
 func (t *unpacker) whiteout(p string) error {
 	if !t.isFromLayer(p) {
 		clear(t.realPaths)
@@ -367,14 +374,14 @@ func dotted(p string) string {
 
 func quote(p string) string { return "'" + clip(p) + "'" }
 
-// entryErrnos are errors of system calls that the entry itself causes.
+// entryErrnos are errors of system calls that are caused by the content of an entry.
 var entryErrnos = []error{
 	syscall.ENAMETOOLONG, syscall.EINVAL, syscall.EMLINK, syscall.ENOTDIR, syscall.EISDIR,
 	syscall.EEXIST, syscall.EPERM, syscall.EILSEQ, syscall.ELOOP, syscall.ENOENT, syscall.ENOTEMPTY,
 }
 
-// entryError distinguishes errors that the entry causes from errors of the
-// server.
+// entryError returns an *imageError if the content of the entry caused err. It returns
+// other errors, which the server caused, unchanged.
 func entryError(name string, err error) error {
 	if _, ok := errors.AsType[*imageError](err); ok {
 		return err

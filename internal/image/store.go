@@ -19,20 +19,20 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-const maxPulls = 4 // at a time
+const maxPulls = 4 // maximum number of concurrent pulls
 
 // Config contains the store's settings. Only Dir is required.
 type Config struct {
 	Dir        string                     // folder of the store; created with mode 0700
 	Keychain   authn.Keychain             // credentials for registries; default: the Docker configuration of the server's user
-	Platform   string                     // "linux/arm64"; default: linux on this machine's architecture
-	MaxBytes   int64                      // of one image unpacked, in blocks of 4 KiB; default 16 GiB
-	MaxEntries int64                      // of one image, in all layers; default 1,000,000
-	KeepBytes  int64                      // of unused roots; default 20 GiB
+	Platform   string                     // such as "linux/arm64"; default: linux with this machine's architecture
+	MaxBytes   int64                      // maximum size of one unpacked image, counted in blocks of 4 KiB; default 16 GiB
+	MaxEntries int64                      // maximum number of entries in all layers of one image; default 1,000,000
+	KeepBytes  int64                      // maximum total size of roots that are not in use; default 20 GiB
 	AskTime    time.Duration              // timeout of one request other than downloads; default 10 s
-	Insecure   func(registry string) bool // registries that may use plain HTTP; default: those on this machine
-	Now        func() time.Time
-	Logger     *slog.Logger
+	Insecure   func(registry string) bool // reports whether a registry may use plain HTTP; default: registries on this machine
+	Now        func() time.Time           // default: time.Now
+	Logger     *slog.Logger               // default: no log
 }
 
 func (c Config) withDefaults() Config {
@@ -71,23 +71,23 @@ type Store struct {
 	platform  *v1.Platform
 	boot      string // boot ID of the machine; "" if unknown
 	transport *http.Transport
-	slots     chan struct{} // held by running pulls
+	slots     chan struct{} // a semaphore; each running pull holds one slot
 
 	life  context.Context // context of requests and pulls; ends with Close
 	end   context.CancelCauseFunc
-	work  sync.WaitGroup // requests and pulls
+	work  sync.WaitGroup // goroutines of requests and pulls
 	group singleflight.Group
 
 	mu     sync.Mutex // guards the fields below, the fields of roots and pulls, and names.json
 	closed bool
 	roots  map[string]*root     // by the digest of the image's manifest
 	names  map[string]tagRecord // by Reference.key
-	pulls  map[string]*pull     // running, by registry, repository, and digest
+	pulls  map[string]*pull     // running pulls by registry, repository, and digest
 	puller *puller
 }
 
-// Open opens the store in c.Dir and removes incomplete files of an earlier
-// process. The caller closes it.
+// Open opens the store in c.Dir and removes incomplete files of an earlier process. The
+// caller must call Close.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	platform, err := v1.ParsePlatform(c.Platform)
@@ -108,8 +108,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// openFolders creates the store's folders, accessible to the server only, and
-// empties work.
+// openFolders creates the store's folders, accessible only to the server's user, and
+// empties the folder work.
 func (s *Store) openFolders() error {
 	if err := os.RemoveAll(s.path("work")); err != nil {
 		return err
@@ -125,7 +125,8 @@ func (s *Store) openFolders() error {
 	return nil
 }
 
-// Close cancels all pulls and waits for them. Roots are kept.
+// Close cancels all requests and pulls and waits until they have ended. It does not
+// remove roots.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -135,8 +136,8 @@ func (s *Store) Close() {
 	s.transport.CloseIdleConnections()
 }
 
-// begin registers a goroutine for which Close waits. The goroutine calls
-// work.Done when it ends.
+// begin registers a goroutine, for which Close waits. The goroutine must call
+// s.work.Done when it ends. begin returns errClosed after Close.
 func (s *Store) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@
 
 package image
 
-// bootID is unknown on this platform.
+// bootID returns "", because the boot ID is unknown on this platform.
 func bootID() string { return "" }
 
 func syncAll(string) error { return nil }

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	whiteoutPrefix = ".wh."
-	opaqueWhiteout = ".wh..wh..opq"
-	aufsPrefix     = ".wh..wh." // of an old storage driver; they hide nothing
+	whiteoutPrefix = ".wh."         // an entry .wh.NAME removes NAME of earlier layers
+	opaqueWhiteout = ".wh..wh..opq" // removes all entries of earlier layers in its folder
+	aufsPrefix     = ".wh..wh."     // other internal files of AUFS, which are ignored
 
 	maxWindow = 128 << 20 // maximum window size of a zstd layer in bytes
 )
 
-// unpackLayer unpacks one layer. left limits the expanded size of it and the
-// following layers, including headers and padding.
+// unpackLayer unpacks one layer. left is the maximum size in bytes of the uncompressed
+// archives of this and the following layers; unpackLayer subtracts the bytes that it
+// reads.
 func (t *unpacker) unpackLayer(ctx context.Context, layer io.Reader, left *int64) error {
 	plain, err := decompress(bufio.NewReaderSize(layer, 256<<10))
 	if err != nil {
@@ -51,7 +52,7 @@ func (t *unpacker) unpackLayer(ctx context.Context, layer io.Reader, left *int64
 	}
 }
 
-// errorRecorder records a read error, to distinguish it from a write error.
+// errorRecorder records a read error in err, to distinguish it from a write error.
 type errorRecorder struct {
 	r   io.Reader
 	err error
@@ -65,8 +66,8 @@ func (s *errorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// archiveError returns the error for an unreadable layer, unless the server
-// caused it.
+// archiveError returns an *imageError for an error of reading a layer. It returns
+// errors of the server, errTooLarge, and context errors unchanged.
 func archiveError(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
@@ -79,8 +80,8 @@ func archiveError(err error) error {
 	return &imageError{why: "one of its layers is not a readable archive", cause: err}
 }
 
-// decompress returns the uncompressed layer. The first bytes determine the
-// compression.
+// decompress returns a reader for the uncompressed layer. It detects gzip and zstd by
+// the first bytes; other content is returned unchanged.
 func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	magic, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -99,7 +100,8 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(r), nil
 }
 
-// limitedReader stops reading when ctx ends or the limit is exceeded.
+// limitedReader returns an error when ctx ends, and errTooLarge when more than left
+// bytes were read.
 type limitedReader struct {
 	ctx  context.Context
 	r    io.Reader
@@ -153,12 +155,12 @@ func (t *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return t.hardLink(f, base, h.Linkname)
 	}
-	// Devices and pipes are not needed in a sandbox. They still replace
-	// existing entries.
+	// Devices and pipes are not created, but they still remove an existing entry
+	// with the same name.
 	return t.remove(f, base)
 }
 
-// entrySize returns the number of bytes that an entry will write.
+// entrySize returns the size of an entry's content in bytes.
 func entrySize(h *tar.Header) int64 {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -167,7 +169,8 @@ func entrySize(h *tar.Header) int64 {
 	return 0
 }
 
-// cleanName returns the path of an entry relative to the root.
+// cleanName returns the clean path of an entry relative to the root, or "" for the
+// root. It returns an error if the name is too long or leads out of the root.
 func cleanName(name string) (string, error) {
 	if len(name) > maxPath {
 		return "", newImageError("it holds a path longer than %d bytes", maxPath)
@@ -182,7 +185,7 @@ func cleanName(name string) (string, error) {
 	return p, nil
 }
 
-// applyWhiteout processes a whiteout entry.
+// applyWhiteout processes the whiteout entry base in the folder dir.
 func (t *unpacker) applyWhiteout(dir, base string) error {
 	real, err := t.resolve(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +194,7 @@ func (t *unpacker) applyWhiteout(dir, base string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.closeParent(); err != nil { // the folder may be removed
+	if err := t.closeParent(); err != nil { // the whiteout may remove the open folder
 		return err
 	}
 	if base == opaqueWhiteout {

@@ -1,4 +1,4 @@
-// Package imagetest runs a registry and pushes images to it for tests.
+// Package imagetest runs an image registry for tests and pushes images to it.
 package imagetest
 
 import (
@@ -27,14 +27,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Registry runs an empty registry until the test ends and returns its
-// "host:port". It uses plain HTTP on a loopback address.
+// Registry runs an empty registry until the test ends and returns its address as
+// "host:port". The registry uses plain HTTP on a loopback address.
 func Registry(t testing.TB) (host string) {
 	t.Helper()
 	return Serve(t, func(h http.Handler) http.Handler { return h })
 }
 
-// Serve is like Registry with a wrapper around the registry's handler.
+// Serve is like Registry, but serves the handler that wrap returns for the registry's
+// handler.
 func Serve(t testing.TB, wrap func(http.Handler) http.Handler) (host string) {
 	t.Helper()
 	server := httptest.NewServer(wrap(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
@@ -45,20 +46,20 @@ func Serve(t testing.TB, wrap func(http.Handler) http.Handler) (host string) {
 // File is one entry of an image.
 type File struct {
 	Data []byte
-	Mode fs.FileMode // fs.ModeDir and fs.ModeSymlink set the type; without permissions 0644 or 0755
+	Mode fs.FileMode // type and permissions; the default permissions are 0644, or 0755 for a folder
 	Link string      // target of a symbolic link
 }
 
-// Push builds an image with one layer for this platform and pushes it as "name"
-// or "name:tag". Keys of files are paths relative to the root, such as
-// "bin/sh"; parent folders are created. It returns a reference for Acquire and
-// the digest of the image's manifest.
+// Push builds an image for this platform with one layer that contains files, and
+// pushes the image. name is "name" or "name:tag". The keys of files are paths relative
+// to the root, such as "bin/sh". Missing parent folders are added. Push returns a
+// reference for image.Store.Acquire, and the digest of the image's manifest.
 func Push(t testing.TB, host, name string, files map[string]File, config v1.Config) (ref, digest string) {
 	t.Helper()
 	return PushLayers(t, host, name, config, static.NewLayer(Archive(t, entries(files)...), types.OCIUncompressedLayer))
 }
 
-// PushLayers is like Push with any layers.
+// PushLayers is like Push, but the image has the given layers.
 func PushLayers(t testing.TB, host, name string, config v1.Config, layers ...v1.Layer) (ref, digest string) {
 	t.Helper()
 	return PushImage(t, host, name, Build(t, "linux", runtime.GOARCH, config, layers...))
@@ -104,8 +105,8 @@ type Entry struct {
 	Data []byte
 }
 
-// Archive returns a tar archive with the entries unchanged, except that a size
-// of zero is set to that of the data.
+// Archive returns a tar archive with the entries. It sets the size of an entry to the
+// length of its data if the size is 0, and changes nothing else.
 func Archive(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
