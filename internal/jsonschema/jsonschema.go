@@ -1,8 +1,8 @@
 // Package jsonschema validates JSON values against JSON Schemas.
 //
-// Schemas come from users and values from agents, and validation cannot be
-// interrupted. So the size of a schema is limited, and the work for a value is
-// counted before validation begins.
+// Schemas come from users and values from agents, so both are untrusted, and a running
+// validation cannot be interrupted. Therefore the size of a schema is limited, and
+// before a value is validated, an upper bound of the work is computed and limited.
 package jsonschema
 
 import (
@@ -15,15 +15,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Limits of the input, in bytes.
+// Maximum sizes in bytes.
 const (
-	MaxSchema = 64 << 10
-	MaxValue  = 256 << 10
+	MaxSchema = 64 << 10  // of a schema
+	MaxValue  = 256 << 10 // of a value
 )
 
-// ParseResult returns the JSON value in a message, with or without a code fence
-// around it, in compact form. The value must match the schema. The error is a
-// clause such as "it is not a JSON value."
+// ParseResult parses a message that consists of a JSON value, with or without a
+// Markdown code fence around it. It returns the value in compact form, or an error if
+// the value does not match the schema. The error is a clause such as "it is not a JSON
+// value."
 func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error) {
 	s, err := read(schema)
 	if err != nil {
@@ -46,7 +47,8 @@ func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error
 	return normal(text)
 }
 
-// CheckSchema returns an error if a schema is invalid or exceeds a limit.
+// CheckSchema returns an error if a schema is invalid or exceeds a limit. The error is a
+// clause for users that ends with a full stop.
 func CheckSchema(schema json.RawMessage) error {
 	_, err := read(schema)
 	return err
@@ -78,8 +80,8 @@ func read(raw json.RawMessage) (usableSchema, error) {
 	return usableSchema{&s, r, x}, nil
 }
 
-// normal returns a value without white space. If a name occurs twice in an
-// object, the last one is kept. Numbers are not changed.
+// normal returns a JSON value without white space. If a name occurs more than once in
+// an object, the last member is kept. Numbers are not changed.
 func normal(text string) (json.RawMessage, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -99,10 +101,11 @@ func normal(text string) (json.RawMessage, error) {
 // sentence returns an error with a text that is shown to users unchanged.
 func sentence(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// maxError is the longest library error that users see, in bytes.
+// maxError is the maximum length in bytes of an error of the library that users see.
 const maxError = 500
 
-// short returns the text of an error, bounded and without its full stop.
+// short returns the text of an error of the library, cut to maxError bytes and without
+// its full stop.
 func short(err error) string {
 	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "validating root: "), ".")
 	if len(text) <= maxError {
@@ -115,7 +118,8 @@ func short(err error) string {
 	return text[:end] + " …"
 }
 
-// unfenced returns a text without the Markdown code fence around it.
+// unfenced returns a text without surrounding white space and without the Markdown code
+// fence around it, if any.
 func unfenced(s string) string {
 	s = strings.TrimSpace(s)
 	inner, fenced := strings.CutPrefix(s, "```")

@@ -15,33 +15,33 @@ import (
 
 // Limits of a schema.
 const (
-	maxSchemas       = 1000    // sub-schemas; also those that apply to one value, with references expanded
-	maxDepth         = 32      // sub-schemas within each other
-	maxPatternStates = 100_000 // of one schema, with repetitions expanded
+	maxSchemas       = 1000    // sub-schemas in a schema, and sub-schemas that apply to one value with references expanded
+	maxDepth         = 32      // levels of nested sub-schemas
+	maxPatternStates = 100_000 // states of the patterns of one sub-schema, with repetitions expanded
 )
 
-// types are the JSON types that schemas can name.
+// types are the valid values of the keyword "type".
 var types = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
 var errTooManyAlternatives = sentence("the schema has too many alternatives within each other.")
 
-// index holds what the limits need to know about each sub-schema.
+// index contains the properties of each sub-schema that are needed to check the limits.
 type index struct {
 	at   map[string]*jsonschema.Schema // by JSON pointer
 	info map[*jsonschema.Schema]*schemaInfo
 }
 
 type schemaInfo struct {
-	pointerLen int                  // of the JSON pointer, which error messages repeat
-	work       int                  // cost of one application, beside what depends on the value
-	states     int                  // of the patterns, each of which may look at each character
+	pointerLen int                  // length of the JSON pointer, which error messages contain
+	work       int                  // work of one application that does not depend on the value
+	states     int                  // states of the patterns; each state may examine each character
 	applied    []*jsonschema.Schema // sub-schemas that apply to the same value
 	total      int                  // number of schemas that apply to the same value; 0 if not yet counted
-	counting   bool
+	counting   bool                 // count is computing total
 }
 
-// newIndex returns the index of a schema, or an error if the schema exceeds a
-// limit or refers to another document.
+// newIndex returns the index of a schema. It returns an error if the schema exceeds a
+// limit, refers to another document, or refers to itself endlessly.
 func newIndex(root *jsonschema.Schema) (*index, error) {
 	x := &index{at: map[string]*jsonschema.Schema{}, info: map[*jsonschema.Schema]*schemaInfo{}}
 	if err := x.add("", root, 0); err != nil {
@@ -60,7 +60,8 @@ func newIndex(root *jsonschema.Schema) (*index, error) {
 	return x, nil
 }
 
-// add indexes a schema and its sub-schemas.
+// add adds a schema and its sub-schemas to the index. pointer is the JSON pointer of
+// the schema.
 func (x *index) add(pointer string, s *jsonschema.Schema, depth int) error {
 	if len(x.at) > maxSchemas {
 		return sentence("the schema has more than %d parts.", maxSchemas)
@@ -85,7 +86,8 @@ func (x *index) add(pointer string, s *jsonschema.Schema, depth int) error {
 	return nil
 }
 
-// checkKeywords refuses references to other documents and unknown types.
+// checkKeywords returns an error for references to other documents, for IDs and anchors
+// in sub-schemas, and for unknown types.
 func checkKeywords(s *jsonschema.Schema, isRoot bool) error {
 	switch {
 	case !isRoot && s.ID != "", s.Anchor != "", s.DynamicAnchor != "", s.DynamicRef != "":
@@ -101,16 +103,18 @@ func checkKeywords(s *jsonschema.Schema, isRoot bool) error {
 	return nil
 }
 
-// ownWork returns the cost of the keywords that compare a value with constants.
+// ownWork returns the work of the keywords that compare a value with constants, in
+// units of maxWork.
 func ownWork(s *jsonschema.Schema) int {
 	raw, err := json.Marshal([]any{s.Enum, s.Const, s.Required, s.Types, s.DependentRequired, s.DependencyStrings})
 	if err != nil {
-		return maxWork // values that were decoded from JSON can be encoded
+		return maxWork // not reached: values that were decoded from JSON can be encoded
 	}
 	return 1 + (len(raw)+8*len(s.Properties))/64
 }
 
-// link finds the sub-schemas that s applies to the same value as itself.
+// link sets the field applied of s: the sub-schemas that s applies to the same value, in
+// place or by reference.
 func (x *index) link(s *jsonschema.Schema) error {
 	list := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Not, s.If, s.Then, s.Else},
 		slices.Collect(maps.Values(s.DependentSchemas)), slices.Collect(maps.Values(s.DependencySchemas)))
@@ -126,7 +130,8 @@ func (x *index) link(s *jsonschema.Schema) error {
 	return nil
 }
 
-// count returns how many schemas apply to a value to which s applies.
+// count returns the number of schemas that apply to a value if s applies to it: s, and
+// recursively all schemas that s applies to the same value.
 func (x *index) count(s *jsonschema.Schema) (int, error) {
 	in := x.info[s]
 	switch {
@@ -150,12 +155,13 @@ func (x *index) count(s *jsonschema.Schema) (int, error) {
 	return total, nil
 }
 
-// patternStates returns the number of states of a schema's patterns.
+// patternStates returns the number of states of the regular expressions in a schema,
+// without its sub-schemas.
 func patternStates(s *jsonschema.Schema) (sum int, err error) {
 	for _, p := range append(slices.Collect(maps.Keys(s.PatternProperties)), s.Pattern) {
 		re, err := syntax.Parse(p, syntax.Perl)
 		if err != nil {
-			continue // Resolve reports it
+			continue // Resolve reports the error
 		}
 		if sum += states(re); sum > maxPatternStates {
 			return 0, sentence("the pattern '%s' is too large, with its repetitions written out.", clip(p))
@@ -175,7 +181,7 @@ func states(re *syntax.Regexp) int {
 	return min(sum, maxPatternStates+1)
 }
 
-// child is a sub-schema; pointer is relative to its parent.
+// child is a direct sub-schema. pointer is its JSON pointer relative to the parent.
 type child struct {
 	pointer string
 	schema  *jsonschema.Schema

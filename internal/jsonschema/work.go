@@ -3,18 +3,18 @@ package jsonschema
 import "github.com/google/jsonschema-go/jsonschema"
 
 const (
-	// maxWork bounds the work of validating one value. One unit is about the
+	// maxWork is the maximum work of validating one value. One unit is roughly the
 	// application of one schema to one small value.
 	maxWork = 10_000_000
-	// maxFrames bounds the recursion of the count.
+	// maxFrames is the maximum depth of the recursion of budget.apply.
 	maxFrames = 50_000
 )
 
-// value is a JSON value with the sizes that the work depends on.
+// value describes a JSON value by the sizes on which the work of validation depends.
 type value struct {
-	size       int // bytes, about, as an error message shows the value
-	text       int // bytes of a string
-	composites int // elements of an array that are arrays or objects
+	size       int // approximate length in bytes of the value in an error message
+	text       int // length in bytes, if the value is a string
+	composites int // number of elements that are arrays or objects, if the value is an array
 	items      []*value
 	members    map[string]*value
 }
@@ -46,22 +46,23 @@ func measure(v any) *value {
 	return out
 }
 
-// budget counts how often schemas are applied to parts of a value, as validating
-// would apply them if every alternative were tried.
+// budget counts the work of applying schemas to a value and its parts, under the
+// assumption that validation tries every alternative. left is the remaining work; it is
+// negative if the work exceeds maxWork.
 type budget struct {
 	*index
 	left int
 }
 
-// isTooMuch reports whether validating v would exceed maxWork.
+// isTooMuch reports whether validating v against root could exceed maxWork.
 func (x *index) isTooMuch(root *jsonschema.Schema, v any) bool {
 	b := &budget{x, maxWork}
 	b.apply(root, measure(v), 1, 0)
 	return b.left < 0
 }
 
-// apply counts the application of s to v. depth is the number of schemas above
-// it, path the length of their pointers.
+// apply subtracts the work of applying s to v and its parts. depth is the number of
+// enclosing applications, and path the total length of their JSON pointers.
 func (b *budget) apply(s *jsonschema.Schema, v *value, depth, path int) {
 	if depth > maxFrames {
 		b.left = -1
@@ -70,7 +71,7 @@ func (b *budget) apply(s *jsonschema.Schema, v *value, depth, path int) {
 	path += in.pointerLen + len("validating : ")
 	b.left -= in.work + v.size/8 + in.states*v.text/16 + len(v.items) + len(v.members)
 	if s.UniqueItems {
-		b.left -= v.composites * v.composites // their hashes may be equal
+		b.left -= v.composites * v.composites // each pair is compared if the hashes of the elements collide
 	}
 	before := b.left
 	for _, c := range in.applied {
@@ -82,7 +83,7 @@ func (b *budget) apply(s *jsonschema.Schema, v *value, depth, path int) {
 	for i, item := range v.items {
 		b.item(s, i, item, depth, path)
 	}
-	if b.left == before { // an error that begins here is wrapped once at each level
+	if b.left == before { // an innermost schema: an error in it is wrapped once at each level
 		b.left -= path * depth / 64
 	}
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// defaultMaxTokens limits answers if the dialect requires a limit.
+// defaultMaxTokens is the default limit of an answer in tokens. The Messages API
+// requires a limit.
 const defaultMaxTokens = 16384
 
 // anthropic is the dialect of Anthropic's Messages API.
 type anthropic struct {
-	maxTokens int64 // limit learned from a refusal; 0 if there is none
+	maxTokens int64 // lower limit after the server refused a higher one; 0 if it refused none
 }
 
 func (d *anthropic) path() string { return "/v1/messages" }
@@ -26,7 +27,8 @@ func (d *anthropic) header(h http.Header, key string) {
 	h.Set("Anthropic-Version", "2023-06-01")
 }
 
-// relax lowers the limit if the model does not support such long answers.
+// relax lowers the limit of the answer's length if the server refused it, first to 8192
+// tokens, then to 4096.
 func (d *anthropic) relax(e *Error) bool {
 	if e.Status != http.StatusBadRequest || !strings.Contains(e.Message, "max_tokens") {
 		return false
@@ -53,7 +55,7 @@ type (
 	}
 	anthropicMessage struct {
 		Role    Role  `json:"role"`
-		Content []any `json:"content"` // anthropicBlock, or native JSON
+		Content []any `json:"content"` // anthropicBlock, or Part.Native (json.RawMessage)
 	}
 	anthropicBlock struct {
 		Type      string          `json:"type"`
@@ -76,8 +78,9 @@ type (
 	}
 )
 
-// body marks the end of the instructions and of the conversation for the
-// provider's cache, because the next request starts with the same content.
+// body returns the body of a request. It marks the end of the instructions and of the
+// conversation for the provider's prompt cache, because the next request starts with
+// the same content.
 func (d *anthropic) body(r Request) any {
 	b := anthropicBody{Model: r.Model, MaxTokens: cmp.Or(r.MaxTokens, defaultMaxTokens), Stream: true}
 	if d.maxTokens > 0 {
@@ -127,7 +130,8 @@ func (d *anthropic) blocks(m Message, origin string) (out []any) {
 	return out
 }
 
-// plainID returns an ID that Anthropic accepts for the ID of another provider.
+// plainID returns the ID of a tool call, with characters that Anthropic does not accept
+// replaced by underscores. IDs of other providers may contain such characters.
 func plainID(id string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -163,7 +167,7 @@ type anthropicUsage struct {
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
 }
 
-// anthropicPiece is a block, its start, or a delta.
+// anthropicPiece is a whole content block, the start of a block, or a delta of a block.
 type anthropicPiece struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -215,7 +219,8 @@ func (a *anthropicReader) event(data []byte) (last bool, err error) {
 	return false, nil
 }
 
-// count updates the token counts, which only grow during an answer.
+// count updates the token counts. Events contain cumulative counts and may omit some, so
+// the larger value of each is kept.
 func (a *anthropicReader) count(u anthropicUsage) {
 	a.usage.Input = max(a.usage.Input, u.Input)
 	a.usage.Output = max(a.usage.Output, u.Output)

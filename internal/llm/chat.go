@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// chat is the dialect of OpenAI's Chat Completions API, with the deviations of
-// other servers.
+// chat is the dialect of OpenAI's Chat Completions API. It also accepts the deviations
+// of other servers that implement this API.
 type chat struct {
 	uncounted bool // the server does not support stream_options
 }
@@ -20,7 +20,8 @@ func (d *chat) path() string { return "/chat/completions" }
 
 func (d *chat) header(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// relax stops asking for usage if the server does not support it.
+// relax removes stream_options, which requests the token counts, from future requests if
+// the server refused it.
 func (d *chat) relax(e *Error) bool {
 	if d.uncounted || e.Status/100 != 4 || !strings.Contains(e.Message, "stream_options") && !strings.Contains(e.Message, "include_usage") {
 		return false
@@ -83,7 +84,8 @@ func (d *chat) body(r Request) any {
 	return b
 }
 
-// messages converts a message. Tool results become separate messages.
+// messages converts a message to the form of the API. Each tool result becomes a
+// separate message.
 func (d *chat) messages(m Message) (out []chatMessage) {
 	said := chatMessage{Role: string(m.Role)}
 	var text []string
@@ -139,9 +141,9 @@ type chatUsage struct {
 }
 
 type chatPiece struct {
-	Content    any    `json:"content"` // text, or null
+	Content    any    `json:"content"` // a string, or null
 	Refusal    string `json:"refusal"`
-	Reasoning  any    `json:"reasoning"` // text on some servers
+	Reasoning  any    `json:"reasoning"` // a string on some servers
 	Reasoning2 string `json:"reasoning_content"`
 	Calls      []struct {
 		Index    *int   `json:"index"`
@@ -156,7 +158,7 @@ type chatPiece struct {
 func (a *chatReader) event(data []byte) (last bool, err error) {
 	if string(data) == "[DONE]" {
 		if a.stop == "" {
-			a.stop = "stop" // not every server sends a reason
+			a.stop = "stop" // some servers do not send a finish_reason
 		}
 		return true, nil
 	}
@@ -218,8 +220,8 @@ func (a *chatReader) add(p *chatPiece) {
 	}
 }
 
-// call adds a piece of a tool call. Servers without indices send each call in
-// one piece, with its name.
+// call adds a piece of a tool call. If the server sends no indices, a piece with a name
+// starts a new call.
 func (a *chatReader) call(index *int, id, name string, arguments json.RawMessage) {
 	var open *openCall
 	switch at := len(a.calls) - 1; {

@@ -18,50 +18,51 @@ import (
 
 const (
 	defaultTries = 6
-	defaultIdle  = 10 * time.Minute // slow machines need minutes for a long prompt
-	firstWait    = 500 * time.Millisecond
-	lastWait     = 30 * time.Second
-	maxRetryIn   = time.Minute // longest Retry-After that is respected
-	maxWhole     = 32 << 20    // bytes of an answer that is not streamed
-	maxRefusal   = 64 << 10    // bytes of an error response
+	defaultIdle  = 10 * time.Minute       // slow model servers need minutes for a long prompt
+	firstWait    = 500 * time.Millisecond // maximum pause after the first attempt
+	lastWait     = 30 * time.Second       // maximum pause without Retry-After
+	maxRetryIn   = time.Minute            // maximum pause with Retry-After
+	maxWhole     = 32 << 20               // maximum size of an answer that is not streamed, in bytes
+	maxRefusal   = 64 << 10               // maximum size of an error response, in bytes
 )
 
-// Options configure a Client. Type is one of stint's provider types except
-// offline. URL has no slash at the end; OpenAI's ends in /v1.
+// Options configure a Client. Type is a provider type, such as
+// stint.ProviderAnthropic, but not stint.ProviderOffline. URL is the base URL of the
+// API without a slash at the end; OpenAI's ends in /v1. Key is the API key.
 type Options struct {
 	Type, URL, Key string
 	HTTP           *http.Client                               // nil means http.DefaultClient
 	Tries          int                                        // attempts per request; 0 means 6
-	Idle           time.Duration                              // longest silence of the server; 0 means ten minutes
-	Sleep          func(context.Context, time.Duration) error // nil means a timer
+	Idle           time.Duration                              // maximum time without data from the server; 0 means ten minutes
+	Sleep          func(context.Context, time.Duration) error // waits between attempts; nil means a timer
 }
 
-// Client sends requests to one endpoint. It must not be used concurrently: it
-// remembers what the endpoint does not support.
+// Client sends requests to one endpoint. It records the features that the endpoint does
+// not support, and is not safe for concurrent use.
 type Client struct {
 	o       Options
 	dialect dialect
 }
 
-// dialect encodes requests and decodes answers.
+// dialect encodes requests for one API and decodes its answers.
 type dialect interface {
 	path() string
 	header(h http.Header, key string)
 	body(r Request) any
 	reader(r Request, on func(Event)) reader
-	// relax removes an optional feature that the server refused from future
-	// requests. It returns false if there is nothing left to remove.
+	// relax removes the optional feature that the server refused with e from future
+	// requests. It returns false if e does not refuse a feature that can be removed.
 	relax(e *Error) bool
 }
 
 // reader decodes an answer.
 type reader interface {
-	event(data []byte) (last bool, err error) // an event of a stream
-	whole(data []byte) error                  // the answer of a server that does not stream
-	answer() (Answer, error)                  // fails if the answer is incomplete
+	event(data []byte) (last bool, err error) // decodes one event of a stream; last is true for the last event
+	whole(data []byte) error                  // decodes the answer of a server that does not stream
+	answer() (Answer, error)                  // returns the answer, or an error if it is incomplete
 }
 
-// New returns a client. It returns an error for an unknown type.
+// New returns a client. It returns an error if o.Type is not supported.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o}
 	switch o.Type {
@@ -81,9 +82,10 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Ask sends a request and calls on while the answer arrives. Temporary failures
-// are retried a limited number of times, with an event for each. The error is
-// an *Error, or the context's cause.
+// Ask sends a request and returns the answer. It calls on for each piece of the answer
+// as it arrives. After a temporary failure it calls on with an event that announces the
+// retry, and sends the request again, with at most Options.Tries attempts. The error is
+// an *Error, or context.Cause(ctx).
 func (c *Client) Ask(ctx context.Context, r Request, on func(Event)) (Answer, error) {
 	for try := 1; ; try++ {
 		a, err := c.once(ctx, r, on)
@@ -111,8 +113,8 @@ func (c *Client) Ask(ctx context.Context, r Request, on func(Event)) (Answer, er
 	}
 }
 
-// pauseAfter returns the time to wait after a failed attempt: the server's
-// Retry-After within a limit, or else a randomised exponential delay.
+// pauseAfter returns the time to wait after the failed attempt try: the server's
+// Retry-After, at most maxRetryIn, or else a random time that grows exponentially.
 func pauseAfter(try int, e *Error) time.Duration {
 	if e.RetryAfter > 0 {
 		return min(e.RetryAfter, maxRetryIn)
@@ -123,7 +125,7 @@ func pauseAfter(try int, e *Error) time.Duration {
 
 var errSilent = errors.New("the server was silent for too long")
 
-// once sends one request.
+// once sends the request one time.
 func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -144,7 +146,7 @@ func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, e
 		err = readWhole(in, answer)
 	case "text/html":
 		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "The response is a web page."}
-	default: // not every server declares a stream
+	default: // an event stream; some servers do not set its Content-Type
 		err = readEvents(in, answer.event)
 	}
 	if err != nil {
@@ -168,7 +170,8 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	return c.o.HTTP.Do(req)
 }
 
-// broken converts an error of a connection to an *Error.
+// broken returns err if it is an *Error. It converts an error of the connection to an
+// *Error, which is retryable unless the answer was too long.
 func broken(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err

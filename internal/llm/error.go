@@ -14,7 +14,7 @@ import (
 
 // Error is the reason why a model did not answer.
 type Error struct {
-	Status    int    // HTTP status; 0 without a response
+	Status    int    // HTTP status; 0 if there was no response, or if the error was an event of a stream
 	Code      string // the server's error code, or empty
 	Message   string
 	Retryable bool // the same request may succeed later
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Fault classifies errors by what to do about them.
+// Fault is a class of errors that have the same remedy.
 type Fault string
 
 // The faults.
@@ -47,10 +47,10 @@ const (
 	FaultQuota       Fault = "quota"       // the account has no credit
 	FaultRequest     Fault = "request"     // the request was refused
 	FaultServer      Fault = "server"      // the server failed
-	FaultUnreachable Fault = "unreachable" // no connection, or it broke
+	FaultUnreachable Fault = "unreachable" // the connection could not be made or was interrupted
 )
 
-// codeWebPage is the code for an HTML response.
+// codeWebPage is the value of Error.Code for an HTML response.
 const codeWebPage = "web_page"
 
 // Fault returns the class of the error.
@@ -60,7 +60,7 @@ func (e *Error) Fault() Fault {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
-	case says("cannot be reached", "out of reach"): // sent by the model proxy
+	case says("cannot be reached", "out of reach"): // texts of the model proxy's errors
 		return FaultUnreachable
 	case says("insufficient_quota", "billing_error", "credit balance is too low") || e.Status == http.StatusPaymentRequired:
 		return FaultQuota
@@ -82,9 +82,9 @@ func (e *Error) Fault() Fault {
 	return FaultServer
 }
 
-// refusal returns the error in a response.
+// refusal returns the error for a response whose status is not 2xx.
 func refusal(resp *http.Response) *Error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the part that can be read
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // after an error, the bytes before it are used
 	e := failure(raw)
 	e.Status = resp.StatusCode
 	if e.Message == "" {
@@ -106,8 +106,8 @@ func refusal(resp *http.Response) *Error {
 	return e
 }
 
-// failure returns the error in a JSON body, in any of the forms that servers
-// use.
+// failure returns the error in a JSON body. It supports the different forms that servers
+// use. Plain text becomes the message.
 func failure(raw []byte) *Error {
 	e := &Error{}
 	var body struct {
@@ -146,7 +146,7 @@ func failure(raw []byte) *Error {
 	return e
 }
 
-// streamed returns the error for an error event.
+// streamed returns the error for an error event of a stream.
 func streamed(code, message string) *Error {
 	code, message = cmp.Or(code, "error"), cmp.Or(message, "The model failed.")
 	passing := []string{"overloaded", "api_error", "rate_limit", "server_error", "internal", "timeout", "unavailable", "vector_store_timeout"}
@@ -166,7 +166,8 @@ func unreadable(err error) *Error {
 	return &Error{Code: "unreadable", Message: fmt.Sprintf("The endpoint's answer cannot be read: %v.", err)}
 }
 
-// retryAfter returns the delay that a response asks for, or 0.
+// retryAfter returns the delay in a response's Retry-After-Ms or Retry-After header, or
+// 0.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 && ms < 1e9 {
 		return time.Duration(ms * float64(time.Millisecond))
@@ -183,7 +184,7 @@ func retryAfter(h http.Header) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// clip limits the length of a server's message.
+// clip returns a server's message, cut to 600 bytes.
 func clip(s string) string {
 	const most = 600
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -2,8 +2,8 @@
 //
 // A Client supports three APIs, called dialects: Anthropic's Messages, OpenAI's
 // Responses, and OpenAI's Chat Completions, which most other servers support.
-// Requests and answers have one form for all, so a conversation can continue
-// with another provider.
+// Requests and answers have the same form for all dialects, so a conversation can
+// continue with another provider.
 package llm
 
 import (
@@ -23,7 +23,7 @@ const (
 	Assistant Role = "assistant"
 )
 
-// Kind is the kind of a part.
+// Kind is the kind of a Part.
 type Kind string
 
 // The kinds of parts.
@@ -37,16 +37,16 @@ const (
 // Part is a piece of a message.
 type Part struct {
 	Kind Kind `json:"kind"`
-	// Text is the text of a message, of reasoning, or of a tool result. In a
-	// tool call it is the input, if that is not a JSON object.
+	// Text is the text of a message, of reasoning, or of a tool result. In a tool
+	// call it is the input if the model sent an input that is not a JSON object.
 	Text  string          `json:"text,omitempty"`
 	ID    string          `json:"id,omitempty"`    // of the tool call
 	Name  string          `json:"name,omitempty"`  // of the tool
 	Input json.RawMessage `json:"input,omitempty"` // of the tool call: a JSON object
-	// Failed says that the tool failed.
+	// Failed is true in a tool result if the tool failed.
 	Failed bool `json:"failed,omitempty"`
-	// Native is reasoning in the provider's form, signed or encrypted. It is
-	// sent back only to the model in Origin.
+	// Native is reasoning in the provider's JSON form, signed or encrypted. It is
+	// sent only to the provider and model that returned it, which Origin names.
 	Native json.RawMessage `json:"native,omitempty"`
 	Origin string          `json:"origin,omitempty"`
 }
@@ -57,8 +57,8 @@ type Message struct {
 	Parts []Part `json:"parts"`
 }
 
-// Tool is a tool that the model may call. Schema is the JSON Schema of its
-// input, an object.
+// Tool is a tool that the model may call. Schema is the JSON Schema of the tool's input,
+// which must be an object.
 type Tool struct {
 	Name        string
 	Description string
@@ -71,8 +71,8 @@ type Request struct {
 	Instructions string
 	Messages     []Message // adjacent messages may have the same role
 	Tools        []Tool
-	// MaxTokens limits the answer if the dialect requires a limit; 0 means
-	// 16384.
+	// MaxTokens is the maximum length of the answer in tokens; 0 means 16384. Only
+	// dialects that require a limit use it.
 	MaxTokens int64
 }
 
@@ -87,7 +87,8 @@ const (
 	StopRefusal Stop = "refusal" // the model or a filter refused
 )
 
-// Answer is the answer to a request. Usage counts one call.
+// Answer is the answer to a request. Usage contains the tokens of the answer, and one
+// model call.
 type Answer struct {
 	Parts []Part
 	Stop  Stop
@@ -105,23 +106,22 @@ func (a *Answer) Text() string {
 	return text.String()
 }
 
-// Event is a piece of an answer that is arriving, or the announcement of a
-// retry.
+// Event is a piece of an answer (Kind and Text), or the announcement of a retry (Retry).
 type Event struct {
 	Kind  Kind
 	Text  string
-	Retry *Retry // nil for text
+	Retry *Retry // nil for a piece of an answer
 }
 
-// Retry announces that a request failed and is sent again. Earlier events of
-// the answer are void.
+// Retry announces that a request failed and will be sent again. The pieces of the failed
+// answer are not part of the answer.
 type Retry struct {
-	Try   int // the failed attempt, from 1
-	Of    int
+	Try   int // number of the failed attempt, from 1
+	Of    int // maximum number of attempts
 	Cause *Error
 }
 
-// merged joins adjacent messages with the same role.
+// merged returns the messages with adjacent messages of the same role joined.
 func merged(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {
@@ -134,7 +134,7 @@ func merged(messages []Message) []Message {
 	return out
 }
 
-// use returns a tool call. An input that is not a JSON object is kept as text.
+// use returns a tool call. An input that is not a JSON object is stored in Part.Text.
 func use(id, name, input string) Part {
 	p := Part{Kind: ToolUse, ID: id, Name: name, Input: json.RawMessage("{}")}
 	var object map[string]json.RawMessage

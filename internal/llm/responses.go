@@ -9,8 +9,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// responses is the dialect of OpenAI's Responses API. The server stores
-// nothing: reasoning is received encrypted and sent back.
+// responses is the dialect of OpenAI's Responses API. Requests ask the server not to
+// store the conversation. Therefore the server returns reasoning in encrypted form, and
+// later requests contain it.
 type responses struct {
 	plain bool // the model does not support encrypted reasoning
 }
@@ -19,7 +20,7 @@ func (d *responses) path() string { return "/responses" }
 
 func (d *responses) header(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// relax stops asking for encrypted reasoning if the model does not support it.
+// relax removes encrypted reasoning from future requests if the server refused it.
 func (d *responses) relax(e *Error) bool {
 	text := strings.ToLower(e.Message)
 	if d.plain || e.Status != http.StatusBadRequest || !strings.Contains(text, "encrypted") && !strings.Contains(text, "include") {
@@ -104,7 +105,8 @@ func (d *responses) item(role Role, p Part, origin string) any {
 	return nil
 }
 
-// resultText returns a tool result for APIs without a failure flag.
+// resultText returns the text of a tool result, for APIs without a member for failure.
+// A failure has the prefix "Error: ".
 func resultText(p Part) string {
 	if p.Failed {
 		return "Error: " + p.Text
@@ -120,7 +122,7 @@ type responsesReader struct {
 	on     func(Event)
 	origin string
 	items  []responsesItem
-	text   strings.Builder // of the deltas, for servers that do not send the whole text
+	text   strings.Builder // text of the deltas; used if the server does not send whole messages
 	ended  bool
 	stop   Stop
 	usage  responsesUsage
@@ -174,7 +176,7 @@ func (a *responsesReader) event(data []byte) (last bool, err error) {
 		return false, unreadable(err)
 	}
 	var delta string
-	_ = json.Unmarshal(e.Delta, &delta) // other deltas are not text
+	_ = json.Unmarshal(e.Delta, &delta) // delta stays empty if e.Delta is not a string
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
 		a.text.WriteString(delta)
@@ -293,7 +295,7 @@ func (a *responsesReader) reasoning(item responsesItem) Part {
 	p := Part{Kind: Reasoning, Origin: a.origin}
 	summary := item.Summary
 	if summary == nil {
-		summary = []responsesContent{} // required, even if empty
+		summary = []responsesContent{} // the API requires summary, even if it is empty
 	}
 	for i, s := range summary {
 		if i > 0 {

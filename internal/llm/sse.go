@@ -15,8 +15,9 @@ const (
 
 var errTooLong = errors.New("the answer is too long")
 
-// readEvents reads server-sent events and calls each with their data until it
-// returns last or an error. The end of the stream is not an error.
+// readEvents reads server-sent events and calls each with the data of every event. It
+// stops when each returns true or an error, or at the end of the stream, which is not
+// an error. It returns errTooLong if a line or an event exceeds its limit.
 func readEvents(r io.Reader, each func(data []byte) (last bool, err error)) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 32<<10), maxLine)
