@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Job is a periodic job. Calls of Do do not overlap. An error is logged, and the
-// next call tries again.
+// Job is a periodic job. Calls of Do do not overlap. If Do returns an error, the error
+// is logged, and Do is called again after the usual interval.
 type Job struct {
 	Name  string
 	Every time.Duration
 	Do    func(ctx context.Context) error
 }
 
-// Run runs the jobs until ctx ends and returns when all have stopped. It runs each
-// job once at the start.
+// Run runs the jobs concurrently until ctx ends, and returns when all calls of Do have
+// returned. It runs each job once at the start, and then at the interval Every.
 func Run(ctx context.Context, log *slog.Logger, jobs ...Job) {
 	var wg sync.WaitGroup
 	for _, c := range jobs {

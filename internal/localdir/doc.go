@@ -1,5 +1,6 @@
 // Package localdir lists and packs the files of a local folder.
 //
-// Open and Walk list a folder without the entries that its .stintignore files
-// exclude. Pack writes a tar.gz stream that depends only on the folder's content.
+// Open lists the entries of a folder that its .stintignore files do not exclude. Walk
+// visits all entries and reports whether they are excluded. Folder.Pack writes a
+// reproducible tar.gz stream.
 package localdir

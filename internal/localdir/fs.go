@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// FS returns the files of root for fs.WalkDir. Unlike with root.FS, names can
-// contain any bytes.
+// FS returns a file system with the files of root, for use with fs.WalkDir. Unlike
+// root.FS, it supports file names that are not valid UTF-8.
 func FS(root *os.Root) fs.ReadDirFS { return rootFS{root} }
 
 type rootFS struct{ root *os.Root }

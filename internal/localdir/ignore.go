@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// IgnoreFile is the name of the files that exclude entries, in the syntax of
-// .gitignore. Each applies to its folder and everything below.
+// IgnoreFile is the name of the files that exclude entries. Their syntax is that of
+// .gitignore. An ignore file applies to the folder that contains it, and to all folders
+// below.
 const IgnoreFile = ".stintignore"
 
 // maxIgnoreFile is the maximum size of an ignore file, in bytes.
@@ -19,14 +20,14 @@ const maxIgnoreFile = 1 << 20
 
 // rule is one line of an ignore file.
 type rule struct {
-	keep    bool // the line begins with '!'
-	dirOnly bool
-	pattern *regexp.Regexp // matches paths relative to the file's folder
+	keep    bool           // the line begins with '!'
+	dirOnly bool           // the pattern ends with '/'
+	pattern *regexp.Regexp // matches paths relative to the ignore file's folder
 }
 
 // Ignore decides which entries are excluded. The zero value excludes none.
 type Ignore struct {
-	rules map[string][]rule // by folder, "." for the root
+	rules map[string][]rule // rules by the path of the ignore file's folder, "." for the root
 }
 
 // Add parses the ignore file of the folder dir, which is slash-separated and
@@ -54,9 +55,9 @@ func (g *Ignore) Add(dir string, content []byte) error {
 	return nil
 }
 
-// Ignores reports whether the entry is excluded. The caller must not pass entries
-// of excluded folders. The last matching line decides, in the nearest ignore file
-// with a match.
+// Ignores reports whether the entry with this path is excluded. The ignore file in the
+// nearest parent folder with a matching line applies, and in this file the last
+// matching line. The caller must not pass entries of excluded folders.
 func (g *Ignore) Ignores(name string, isDir bool) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		rules := g.rules[dir]
@@ -110,7 +111,7 @@ func trimSpaces(line string) string {
 	return line
 }
 
-// translate returns a pattern as a regular expression.
+// translate returns a regular expression for a pattern of an ignore file.
 func translate(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); {
@@ -145,8 +146,9 @@ func translate(p string) string {
 	return b.String()
 }
 
-// class translates the bracket expression at the beginning of p and returns its
-// length. Without a closing bracket, it is a literal bracket.
+// class returns a regular expression for the bracket expression at the start of p, and
+// the length of the bracket expression in p. If the closing bracket is missing, the
+// opening bracket is a literal character.
 func class(p string) (expression string, length int) {
 	body := p[1:]
 	negated := strings.HasPrefix(body, "!") || strings.HasPrefix(body, "^")

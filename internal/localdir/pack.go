@@ -17,34 +17,35 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Folder is an open folder with its list of entries. The caller closes it.
+// Folder is an open folder with a list of its entries. The caller must call Close.
 type Folder struct {
-	Files   int64    // regular files
-	Size    int64    // bytes in them
-	Skipped []string // entries that are not files, folders, or links
+	Files   int64    // number of regular files
+	Size    int64    // total size of the regular files in bytes
+	Skipped []string // paths of other entries than files, folders, and symbolic links
 
 	root    *os.Root
 	entries []Entry
 }
 
-// Entry is a file, folder, or link in a Folder.
+// Entry is a file, folder, or symbolic link in a Folder.
 type Entry struct {
-	Path   string // slash-separated, relative
+	Path   string // slash-separated path relative to the folder
 	Info   fs.FileInfo
-	Target string // of a link
+	Target string // target of a symbolic link; otherwise empty
 }
 
 // Entries returns the entries in depth-first order; siblings are sorted by name.
 func (f *Folder) Entries() []Entry { return f.entries }
 
-// OpenFile opens a file of the folder. It does not block, even if the file was
-// replaced by a named pipe.
+// OpenFile opens a file of the folder for reading. It does not block, even if the file
+// was replaced by a named pipe.
 func (f *Folder) OpenFile(path string) (*os.File, error) {
 	return f.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// Open opens dir and lists its entries. It returns an error if a link leads out of
-// the folder.
+// Open opens dir and lists its entries, without entries that ignore files exclude and
+// incomplete files of a pull (see IsPart). It returns an error if a symbolic link leads
+// out of the folder.
 func Open(ctx context.Context, dir string) (*Folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -69,9 +70,10 @@ func (f *Folder) list(ctx context.Context) error {
 	})
 }
 
-// Walk visits from and everything below it, in the order of Entries. ignored
-// reports whether ignore files exclude the entry. Walk does not descend into
-// excluded folders. It ends after an error of visit.
+// Walk calls visit for the entry from and for all entries below it, in the order of
+// Folder.Entries. It does not call visit for the root ("."). ignored is true if ignore
+// files exclude the entry. Walk does not descend into excluded folders. If visit returns
+// an error, Walk stops.
 func Walk(ctx context.Context, root *os.Root, from string, visit func(path string, d fs.DirEntry, ignored bool) error) error {
 	ignore, excluded, err := readIgnoreFiles(root, from)
 	if err != nil {
@@ -100,8 +102,8 @@ func Walk(ctx context.Context, root *os.Root, from string, visit func(path strin
 	})
 }
 
-// readIgnoreFiles reads the ignore files of the parents of name. excluded reports
-// whether one of the parents is itself excluded.
+// readIgnoreFiles reads the ignore files of the parent folders of name. excluded is true
+// if one of the parent folders is excluded.
 func readIgnoreFiles(root *os.Root, name string) (ignore Ignore, excluded bool, err error) {
 	if name == "." {
 		return ignore, false, nil
@@ -116,7 +118,7 @@ func readIgnoreFiles(root *os.Root, name string) (ignore Ignore, excluded bool, 
 	return ignore, excluded, err
 }
 
-// read adds the ignore file of a folder, if it exists.
+// read adds the ignore file of the folder dir, if it exists and is a regular file.
 func (g *Ignore) read(root *os.Root, dir string) error {
 	name := path.Join(dir, IgnoreFile)
 	info, err := root.Lstat(name)
@@ -163,7 +165,8 @@ func (f *Folder) add(name string, d fs.DirEntry) error {
 	return nil
 }
 
-// Leaves reports whether a link at name leads out of the root.
+// Leaves reports whether a symbolic link with this path and target leads out of the
+// root. Absolute targets do.
 func Leaves(name, target string) bool {
 	if path.IsAbs(target) {
 		return true
@@ -172,9 +175,10 @@ func Leaves(name, target string) bool {
 	return to == ".." || strings.HasPrefix(to, "../")
 }
 
-// Pack writes the folder as tar.gz. The result depends only on the content:
-// entries are sorted, have no owners, and times in seconds. progress, which may be
-// nil, is called after each write with the number of bytes.
+// Pack writes the folder to w as a tar.gz archive. The archive is reproducible: it
+// depends only on the paths, content, permissions, and modification times (in seconds)
+// of the entries. Pack calls progress, which may be nil, after each write of file
+// content with the number of uncompressed bytes.
 func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
@@ -218,8 +222,8 @@ func (f *Folder) write(out *tar.Writer, e Entry, buffer []byte, progress func(in
 	return f.copy(out, e, buffer, progress)
 }
 
-// copy writes exactly the length in the header, so that a growing file does not
-// damage the archive.
+// copy writes exactly as many bytes as the header states, so that a growing file does
+// not damage the archive. It returns an error if the file has become shorter.
 func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
 	in, err := f.root.Open(e.Path)
 	if err != nil {
@@ -239,8 +243,8 @@ func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int
 	return nil
 }
 
-// progressWriter reports written bytes. It hides the writer's other methods, so
-// that io.CopyBuffer uses the buffer.
+// progressWriter calls progress with the number of bytes of each write. It hides the
+// other methods of w, so that io.CopyBuffer uses its buffer.
 type progressWriter struct {
 	w        io.Writer
 	progress func(int)
@@ -252,7 +256,8 @@ func (p progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// PackBytes returns the files of a file system as tar.gz.
+// PackBytes returns a tar.gz archive with the files of a file system, without folders.
+// All files have the mode 0644.
 func PackBytes(files fs.FS) ([]byte, error) {
 	var b bytes.Buffer
 	zip := gzip.NewWriter(&b)

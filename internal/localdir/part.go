@@ -8,17 +8,17 @@ import (
 const (
 	partPrefix = ".stint-"
 	partSuffix = ".part"
-	partSum    = 12 // bytes of a checksum
+	partSum    = 12 // number of bytes of the checksum in a name
 )
 
-// PartName returns the name under which a pull writes a file with the given
-// checksum until it is complete.
+// PartName returns the temporary name under which a pull writes a file. sum is the
+// SHA-256 of the complete file.
 func PartName(sum [32]byte) string {
 	return partPrefix + hex.EncodeToString(sum[:partSum]) + partSuffix
 }
 
-// IsPart reports whether name, without its folder, is a result of PartName. Such a
-// file was left by an interrupted pull.
+// IsPart reports whether name, which must not contain a folder, is a possible result of
+// PartName. An interrupted pull leaves files with such names.
 func IsPart(name string) bool {
 	name, begins := strings.CutPrefix(name, partPrefix)
 	name, ends := strings.CutSuffix(name, partSuffix)

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Cache keeps a fixed number of the values that were used last. It is safe for
+// Cache keeps the most recently used values, up to a maximum number. It is safe for
 // concurrent use.
 type Cache[K comparable, V any] struct {
 	limit int
 
 	mu    sync.Mutex // guards the fields below
-	order list.List  // of *kept[K, V], the last used first
+	order list.List  // elements are *kept[K, V]; the most recently used is first
 	byKey map[K]*list.Element
 }
 
@@ -25,7 +25,7 @@ func New[K comparable, V any](limit int) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, byKey: map[K]*list.Element{}}
 }
 
-// Get returns the value of key.
+// Get returns the value of key and marks it as used. ok is false if key has no value.
 func (r *Cache[K, V]) Get(key K) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,13 +37,15 @@ func (r *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*kept[K, V]).value, true
 }
 
-// Put sets the value of key.
+// Put sets the value of key. It removes the least recently used value if the cache
+// exceeds its limit.
 func (r *Cache[K, V]) Put(key K, value V) {
 	r.Update(key, func(V) V { return value })
 }
 
-// Update replaces the value of key, which is zero if there is none, and returns
-// the new one.
+// Update sets the value of key to the result of change and returns it. change receives
+// the previous value, or the zero value if key has none. The cache is locked while
+// change runs.
 func (r *Cache[K, V]) Update(key K, change func(V) V) V {
 	r.mu.Lock()
 	defer r.mu.Unlock()

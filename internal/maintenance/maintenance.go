@@ -1,7 +1,7 @@
 // Package maintenance runs garbage collection and checks of the storage.
 //
-// A Service deletes unreferenced objects, and checks that all referenced objects
-// exist and are intact. It processes one organisation after the other.
+// A Service deletes unreferenced objects, or checks that all referenced objects exist
+// and are intact. It processes one organisation after the other.
 package maintenance
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config configures a Service. Now defaults to time.Now.
+// Config contains the dependencies of a Service. The default of Now is time.Now; all
+// other members are required.
 type Config struct {
 	Store   store.Collections
 	Library *files.Library
@@ -25,7 +26,7 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Service is safe for concurrent use.
+// Service collects garbage and checks storage. It is safe for concurrent use.
 type Service struct{ c Config }
 
 // New returns a service.
@@ -36,8 +37,8 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Report is the progress of one organisation, or the final result if Done is set.
-// One of Busy, Collected, and Checked is set.
+// Report is the progress for one organisation. If Done is true, it is the final result.
+// Exactly one of Busy, Collected, and Checked is set.
 type Report struct {
 	Org       string               `json:"org"`
 	Done      bool                 `json:"done"`
@@ -48,20 +49,21 @@ type Report struct {
 
 // CollectOptions configures Collect.
 type CollectOptions struct {
-	// Grace is the minimum time between marking and deleting an object. With 0,
-	// Collect deletes at once, in several rounds; then no other process should
-	// store files.
+	// Grace is the minimum time between marking and deleting an object. If it is 0,
+	// Collect marks and deletes objects immediately, in several rounds. In this case
+	// no other process should store files at the same time.
 	Grace  time.Duration
-	DryRun bool
+	DryRun bool // only report, without changes
 }
 
-// maxRounds bounds the rounds of a collection without grace period: mark, delete and
-// rewrite packs, delete the replaced packs.
+// maxRounds is the maximum number of rounds of a collection without grace period. Three
+// rounds are usual: one marks objects, one deletes them and rewrites packs, and one
+// deletes the replaced packs.
 const maxRounds = 4
 
-// Collect collects garbage of every organisation. It calls report with the progress
-// and with the result of each organisation. It continues after the failure of an
-// organisation and returns all errors.
+// Collect collects the garbage of every organisation. It calls report with the progress
+// and the result for each organisation. If the collection fails for an organisation,
+// Collect continues with the next one. It returns all errors, joined.
 func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Report)) error {
 	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
 		var total files.CollectResult
@@ -83,8 +85,9 @@ func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Rep
 	})
 }
 
-// add adds the result of a round to the sum of the earlier rounds. What the last round
-// found replaces what earlier rounds found.
+// add returns the combined result of the earlier rounds (sum) and the last round. The
+// numbers of changed objects are added. All other members are those of the last round,
+// which describe its current findings.
 func add(sum, round files.CollectResult) *files.CollectResult {
 	round.Unmarked += sum.Unmarked
 	round.Deleted += sum.Deleted
@@ -99,7 +102,7 @@ type CheckOptions struct {
 	Repair bool `json:"repair"` // repair damaged objects if possible
 }
 
-// Check checks the storage of every organisation. It reports progress and errors
+// Check checks the storage of every organisation. It reports progress and returns errors
 // like Collect.
 func (s *Service) Check(ctx context.Context, o CheckOptions, report func(Report)) error {
 	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
@@ -125,17 +128,19 @@ func (s *Service) named(ctx context.Context, org string) iter.Seq2[files.NamedTr
 	}
 }
 
-// SyncIndexes updates the chunk indexes with the changes of other servers.
+// SyncIndexes updates the local chunk index of every organisation with the changes that
+// other servers made.
 func (s *Service) SyncIndexes(ctx context.Context) error {
 	return s.each(ctx, func(org string) error { return s.c.Library.SyncIndex(ctx, org) })
 }
 
-// leaseTime is the duration of the lease on an organisation. It is renewed after
-// each third of it.
+// leaseTime is the duration of the lease on an organisation. The lease is renewed at
+// intervals of a third of leaseTime.
 const leaseTime = 3 * time.Minute
 
-// eachLeased calls f for each organisation while it holds the lease, so that no
-// other process collects or repairs there.
+// eachLeased calls f for each organisation while it holds the organisation's lease, so
+// that no other process collects or checks the same organisation. If another process
+// holds the lease, eachLeased reports Busy instead.
 func (s *Service) eachLeased(ctx context.Context, report func(Report), f func(ctx context.Context, org string) error) error {
 	holder := s.c.IDs.New("")
 	return s.each(ctx, func(org string) error {
@@ -151,8 +156,8 @@ func (s *Service) eachLeased(ctx context.Context, report func(Report), f func(ct
 	})
 }
 
-// each calls f for each organisation until ctx is done. It continues after errors
-// and returns all of them.
+// each calls f for each organisation until ctx ends. It continues after an error of f
+// and returns all errors, joined.
 func (s *Service) each(ctx context.Context, f func(org string) error) error {
 	orgs, err := s.c.Store.Orgs(ctx)
 	if err != nil {

@@ -9,39 +9,40 @@ import (
 // automaton finds all occurrences of many patterns in one pass (Aho and
 // Corasick, 1975). Its states are the prefixes of the patterns, numbered breadth
 // first: 0 is the empty prefix, the children of a state have consecutive numbers,
-// and a shorter prefix has a smaller number. After a text, the state is the
-// longest suffix of the text that is a prefix of a pattern. It is immutable.
+// and a shorter prefix has a smaller number. After reading a text, the automaton is
+// in the state of the longest suffix of the text that is a prefix of a pattern. The
+// automaton is immutable.
 //
-// The states of the shortest prefixes, which are visited most, have a row of
-// transitions. The others have their children and a fail state. A step takes one
-// or two look-ups, and a state about twenty bytes. Most of a text is skipped
-// without steps; see skip.
+// The states of the shortest prefixes, which are visited most, have a row with the
+// next state for each class of bytes. Other states have only their children and a
+// fail state. A step usually takes one or two look-ups. A state takes about twenty
+// bytes. Most of a text is skipped without steps; see skip.
 type automaton struct {
-	window   int     // length of the beginnings of patterns that skips is made of
-	skips    []uint8 // by the hash of three bytes; see skip
+	window   int     // length of the prefixes of patterns from which skips is computed
+	skips    []uint8 // distances by the hash of three bytes; see fillSkips
 	hashBits int     // log2 of the length of skips
-	shallow  int32   // number of states in which text is skipped: those of prefixes of at most one byte, or none
+	shallow  int32   // in states below this number text is skipped: those of prefixes of at most one byte; 0 if skipping is disabled
 
-	class  [256]uint8 // class 0 contains the bytes that are in no pattern; each other byte has its own class
+	class  [256]uint8 // class of each byte: 0 if the byte is in no pattern; otherwise a class of its own
 	stride int32      // number of classes
 	dense  int32      // number of states with a row
 	rows   []int32    // rows[stride*state+class] is the next state, for state < dense
 
-	label   []byte  // the last byte of the prefix
-	first   []int32 // the first child; the children end where those of the next state begin
-	fail    []int32 // the longest proper suffix of the prefix that is a state
-	match   []int32 // 1 + the longest pattern that the prefix ends with, or 0
-	hold    []int32 // length of the prefix if a longer pattern begins with it, or 0
-	lengths []int32 // of the patterns
+	label   []byte  // last byte of the state's prefix
+	first   []int32 // first child of the state; its children end where those of the next state begin
+	fail    []int32 // state of the longest proper suffix of the prefix
+	match   []int32 // 1 + index of the longest pattern that is a suffix of the prefix, or 0
+	hold    []int32 // length of the prefix if it is a proper prefix of a pattern, or 0
+	lengths []int32 // length of each pattern
 }
 
 const (
-	denseStates = 128     // bounds the rows, which take up to 1 KiB each
-	maxBlocks   = 1 << 15 // bounds skips, which takes up to eight bytes for each
+	denseStates = 128     // maximum number of rows, which take up to 1 KiB each
+	maxBlocks   = 1 << 15 // maximum number of three-byte blocks in skips, which take up to eight bytes each
 )
 
-// compile returns the automaton of patterns, which are sorted, distinct, and not
-// empty.
+// compile returns the automaton for patterns. The patterns must be sorted, distinct, and
+// not empty.
 func compile(patterns []string) *automaton {
 	states := 1
 	for i, p := range patterns {
@@ -65,7 +66,7 @@ func compile(patterns []string) *automaton {
 	return a
 }
 
-// commonPrefix returns the length of the longest common prefix.
+// commonPrefix returns the length of the longest common prefix of a and b.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -74,18 +75,18 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// prefixGroup is a state under construction: patterns[lo:hi] are those that begin with
-// its prefix.
+// prefixGroup is a state under construction: patterns[lo:hi] are the patterns that begin
+// with the state's prefix.
 type prefixGroup struct{ lo, hi int32 }
 
-// number assigns the states and their children, in the order of their length.
+// number creates the states in the order of the length of their prefixes.
 func (a *automaton) number(patterns []string) {
 	level, longer := []prefixGroup{{hi: int32(len(patterns))}}, []prefixGroup(nil)
 	for depth := int32(0); len(level) > 0; depth++ {
 		for _, g := range level {
 			state := len(a.first)
 			a.first = append(a.first, int32(len(a.label)))
-			if g.lo < g.hi && len(patterns[g.lo]) == int(depth) { // sorted: the shortest comes first
+			if g.lo < g.hi && len(patterns[g.lo]) == int(depth) { // a pattern that equals the prefix is the first, because patterns are sorted
 				a.match[state] = g.lo + 1
 				g.lo++
 			}
@@ -107,8 +108,8 @@ func (a *automaton) number(patterns []string) {
 	a.first = append(a.first, int32(len(a.label)))
 }
 
-// classify assigns a class to each byte that occurs. If all 256 occur, the last
-// one has class 0.
+// classify assigns a class to each byte that occurs in a pattern. If all 256 bytes
+// occur, the last byte has class 0.
 func (a *automaton) classify() {
 	var occurs [256]bool
 	for _, c := range a.label[1:] {
@@ -123,7 +124,7 @@ func (a *automaton) classify() {
 	}
 }
 
-// link computes the fail states, from short prefixes to long ones.
+// link computes the fail states, matches, and rows, from short prefixes to long ones.
 func (a *automaton) link() {
 	states := int32(len(a.label))
 	rows := min(states, denseStates)
@@ -143,7 +144,7 @@ func (a *automaton) link() {
 	}
 }
 
-// fillRow fills the row of s. The row of its fail state is complete.
+// fillRow fills the row of s. The row of the fail state of s must be complete.
 func (a *automaton) fillRow(s int32) {
 	row := a.rows[a.stride*s : a.stride*(s+1)]
 	if f := a.fail[s]; s != 0 {
@@ -154,7 +155,7 @@ func (a *automaton) fillRow(s int32) {
 	}
 }
 
-// next returns the state after another byte.
+// next returns the state that follows state s after the byte c.
 func (a *automaton) next(s int32, c byte) int32 {
 	for s >= a.dense {
 		for child, end := a.first[s], a.first[s+1]; child < end; child++ {
@@ -167,10 +168,10 @@ func (a *automaton) next(s int32, c byte) int32 {
 	return a.rows[a.stride*s+int32(a.class[c])]
 }
 
-// fillSkips computes skips after Wu and Manber (1994) from the beginnings of the
-// patterns, which are as long as the shortest pattern or less. An entry is the
-// smallest distance from these three bytes to the end of a beginning that contains
-// them, or window-2 if none does.
+// fillSkips computes skips (Wu and Manber, 1994) from the first window bytes of each
+// pattern. window is at most the length of the shortest pattern. An entry of skips is
+// the smallest distance from the end of the three bytes to the end of a window that
+// contains them, or window-2 if no window contains them.
 func (a *automaton) fillSkips(patterns []string) {
 	a.window = min(int(slices.Min(a.lengths)), maxBlocks/len(patterns)+2, 255)
 	if a.window < 4 {
@@ -191,8 +192,8 @@ func hash(x, y, z byte, bits int) uint32 {
 	return (uint32(x) | uint32(y)<<8 | uint32(z)<<16) * 0x9e3779b1 >> ((32 - bits) & 31)
 }
 
-// skip returns the first position from at on where an occurrence may begin. If
-// fewer than window bytes are left there, they are not examined.
+// skip returns the first position, from at on, where an occurrence of a pattern may
+// begin. It stops when fewer than window bytes are left, without examining them.
 func skip[T string | []byte](a *automaton, text T, at int) int {
 	skips, bits, most := a.skips, a.hashBits, a.window-2
 	distance := func(end int) int { return int(skips[hash(text[end-3], text[end-2], text[end-1], bits)]) }
@@ -212,19 +213,19 @@ func skip[T string | []byte](a *automaton, text T, at int) int {
 	return end - a.window
 }
 
-// span is a range of text that is replaced.
+// span is a range of text that will be replaced.
 type span struct {
-	start, end int // start is -1 if the range begins before the text
-	pattern    int // the first occurrence in the range, the longest of those
+	start, end int // positions in the text; start is -1 if the range begins before the text
+	pattern    int // index of the pattern that occurs first in the range; the longest if several do
 }
 
-// scan processes text from the state s and adds the ranges of occurrences to
-// spans, in order. Overlapping occurrences are one range, and touching ones too
-// if joinTouching is set. at is the position of the first byte of text.
+// scan processes text in the state s and returns the new state. It appends the ranges of
+// occurrences to spans, in order. Overlapping occurrences become one range, and adjacent
+// occurrences too if joinTouching is true. at is the position of the first byte of text.
 func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span, joinTouching bool) (int32, []span) {
 	for i := 0; i < len(text); i++ {
 		if s < a.shallow && (s == 0 || i > 0) {
-			begin := i - int(min(s, 1)) // of the prefix
+			begin := i - int(min(s, 1)) // of the state's prefix
 			if to := skip(a, text, begin); to > begin {
 				i, s = to, 0
 			}
@@ -242,7 +243,8 @@ func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span
 	return s, spans
 }
 
-// join adds a span that ends after all others.
+// join appends the span n, which ends after all spans, and merges it with the spans that
+// it overlaps, or touches if touching is true.
 func join(spans []span, n span, touching bool) []span {
 	for len(spans) > 0 {
 		last := spans[len(spans)-1]

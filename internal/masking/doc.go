@@ -1,10 +1,10 @@
 // Package masking removes secrets from text.
 //
-// There are two kinds of masker with one list of encodings and one matcher. All
-// output of a sandbox passes a masker of NewMasker, which replaces each
-// occurrence of a secret by *** before anything is stored. The egress proxy
-// passes responses through a masker of NewRedactor, which replaces a secret by
-// its placeholder.
+// Two kinds of masker exist, which find the same encodings of a secret. All output of
+// a sandbox passes through a masker that NewMasker returns. It replaces each
+// occurrence of a secret by *** before anything is stored. The egress proxy passes
+// responses through a masker that NewRedactor returns. It replaces a secret by its
+// placeholder.
 //
 // # Occurrences
 //
@@ -13,29 +13,30 @@
 //
 //   - unchanged;
 //   - in base64, standard and URL-safe, with and without padding, at each of the
-//     three alignments within longer encoded text. There the first and last
-//     character can depend on the neighbouring bytes as well; they remain and
-//     reveal at most four bits each. If base64 (76 or 64 columns) or xxd (60)
-//     wraps a long secret, each line is found. A redactor looks for base64 of
-//     secrets of at least eight bytes only, because shorter sequences occur in
-//     binary downloads by chance;
+//     three alignments within longer encoded text. The first and the last character
+//     of such an occurrence can also depend on the neighbouring bytes; they are not
+//     replaced, and reveal at most four bits each. If a tool wraps a long secret in
+//     base64 (at 76 or 64 columns) or hexadecimal (at 60 columns, as xxd does), each
+//     line is found. A redactor finds base64 only of secrets of at least eight bytes,
+//     because shorter sequences occur in binary downloads by chance;
 //   - in hexadecimal, all lower or all upper case;
-//   - escaped for a URL like common libraries do, percent signs with lower or
-//     upper case digits, a space as + or %20;
-//   - escaped for JSON like common libraries do, also twice;
-//   - without the white space around it, and with line ends as \n or \r\n;
-//   - of several lines, each line of at least eight characters, without its
+//   - escaped for a URL as common libraries do, with lower or upper case digits, and
+//     a space as + or %20;
+//   - escaped for JSON as common libraries do, once or twice;
+//   - without surrounding white space, and with line ends as \n or \r\n;
+//   - each line of at least eight characters of a secret with several lines, without
 //     indentation.
 //
-// A program that intends to reveal a secret can encode it in other ways; a masker
-// prevents accidents.
+// A masker prevents accidents. A program that intends to reveal a secret can encode
+// the secret in other ways.
 //
 // # Replacement
 //
-// All occurrences are found, also those that overlap. Overlapping occurrences
-// are replaced once. A redactor uses the replacement of the first one, or of the
-// longest of those that begin first, in the same encoding; in base64 and
-// hexadecimal it has the same length, so that the text around it still decodes.
-// With ***, occurrences that touch are replaced once as well. The result does not
-// depend on how the text is split into writes.
+// All occurrences are found, including those that overlap. Overlapping occurrences
+// are replaced together, once. A redactor inserts the placeholder of the occurrence
+// that begins first, and of the longest if several begin there, in the same encoding
+// as the occurrence. In base64 and hexadecimal the replacement has the same length as
+// the occurrence, so that the text around it can still be decoded. A masker of
+// NewMasker also replaces adjacent occurrences together, by a single ***. The result
+// does not depend on how the text is split into writes.
 package masking

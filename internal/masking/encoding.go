@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// pattern is a text to find. encode is the encoding of it, which is applied to the
-// replacement as well.
+// pattern is an encoded secret to find. encode is the encoding that produced text. A
+// redactor also applies encode to the replacement.
 type pattern struct {
 	text   string
 	encode func(string) string
-	// keepLength is set for encodings in which a replacement must have the same
-	// length, so that the text around it still decodes.
+	// keepLength is true for encodings in which a replacement must have the same
+	// length as text, so that the surrounding text can still be decoded.
 	keepLength bool
 }
 
-// maskPatterns returns the sorted encodings of values.
+// maskPatterns returns the sorted and distinct encodings of all values that have at
+// least minLength characters.
 func maskPatterns(values []string) []string {
 	var all []string
 	for _, v := range values {
@@ -35,12 +36,13 @@ func maskPatterns(values []string) []string {
 	return slices.Compact(all)
 }
 
-// redactPatterns returns the sorted encodings of secrets and their replacements.
-// Of equal encodings of two secrets, that of the first secret is used.
+// redactPatterns returns the sorted and distinct encodings of all secrets that have at
+// least minLength bytes, and the replacement of each. If two secrets have the same
+// encoding, the replacement is that of the first secret.
 func redactPatterns(secrets []Secret) (patterns, replacements []string) {
 	type pair struct {
 		encode      func(string) string
-		replacement string // of the form that is encoded
+		replacement string // before encoding
 	}
 	found := map[string]pair{}
 	for _, s := range secrets {
@@ -67,8 +69,9 @@ func redactPatterns(secrets []Secret) (patterns, replacements []string) {
 	return patterns, replacements
 }
 
-// forms returns the value as it may be printed without an encoding: with other
-// line ends, without white space around it, and line by line.
+// forms returns the forms in which a program may print value without an encoding:
+// unchanged, with other line ends, without surrounding white space, and each long line
+// alone.
 func forms(value string) []string {
 	unix := strings.ReplaceAll(value, "\r\n", "\n")
 	all := []string{value, unix, strings.ReplaceAll(unix, "\n", "\r\n")}
@@ -86,7 +89,8 @@ func forms(value string) []string {
 	return slices.Compact(all)
 }
 
-// encodings returns the encodings of s, beginning with s itself.
+// encodings returns the encodings of s, of which the first is s itself. It omits base64
+// if withBase64 is false.
 func encodings(s string, withBase64 bool) []pattern {
 	all := append(make([]pattern, 0, 64), pattern{text: s, encode: func(s string) string { return s }})
 	if withBase64 {
@@ -117,19 +121,21 @@ func appendURL(all []pattern, s string) []pattern {
 	return all
 }
 
-// isUnreserved reports whether no style of URL encoding escapes r.
+// isUnreserved reports whether all styles of URL encoding leave r unescaped.
 func isUnreserved(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.'
 }
 
-// appendBase64 appends the base64 of s at its three alignments. Characters that
-// also depend on the bytes before s are omitted. Characters that depend on the
-// bytes after s are omitted or, for an s at the end of a text, included.
+// appendBase64 appends the base64 encodings of s at each of the three alignments within
+// a longer text. They omit characters that also depend on bytes before s. At the end
+// there are two cases: s may be followed by more text, in which case characters that
+// depend on it are omitted; or s may be at the end of the text, with or without
+// padding.
 func appendBase64(all []pattern, s string) []pattern {
 	for before := range 3 {
-		from := (before*4 + 2) / 3         // the first character that depends on s only
-		upTo := (before + len(s)) * 4 / 3  // after the last one
-		raw := ((before+len(s))*4 + 2) / 3 // after the last one without padding
+		from := (before*4 + 2) / 3         // index of the first character that depends only on s
+		upTo := (before + len(s)) * 4 / 3  // end of the characters that depend only on s
+		raw := ((before+len(s))*4 + 2) / 3 // end of the encoding without padding if s ends the text
 		if upTo-from < minLength {
 			continue
 		}
@@ -155,8 +161,9 @@ func appendBase64(all []pattern, s string) []pattern {
 	return all
 }
 
-// appendLines appends the lines of an encoding that is wrapped at a number of
-// columns.
+// appendLines appends the lines of encoded if it is wrapped at a number of columns. It
+// omits lines of less than minLine characters, and does nothing if encoded has only one
+// line.
 func appendLines(all []pattern, encoded string, encode func(string) string, columns int) []pattern {
 	if len(encoded) <= columns {
 		return all
@@ -169,8 +176,9 @@ func appendLines(all []pattern, encoded string, encode func(string) string, colu
 	return all
 }
 
-// urlStyles are the ways in which libraries escape for URLs: the characters that
-// are not escaped besides letters and digits, and the encoding of a space.
+// urlStyles are the ways in which libraries escape text for URLs. safe contains the
+// characters besides letters and digits that are not escaped. space is the encoding of a
+// space.
 var urlStyles = []struct{ safe, space string }{
 	{"-_.~", "+"},                   // forms: Go, Python
 	{"-_.*", "+"},                   // forms: browsers

@@ -39,7 +39,7 @@ func (s *usageCounter) update(raw json.RawMessage) *stint.Usage {
 	}
 	cost := u.Cost.Amount - s.baseline
 	if cost <= 0 {
-		return nil // the run has no cost yet
+		return nil // the agent reported no cost since the baseline
 	}
 	s.usage.CostUSD, s.usage.CostSource = &cost, stint.CostByAgent
 	return s.current()
