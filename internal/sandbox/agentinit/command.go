@@ -20,13 +20,15 @@ const (
 	TmpDir   = "/tmp"
 )
 
-// maxText is the maximum length of a message's text in bytes, and maxName that
-// of a name within it. Both may contain input of any length.
+// maxText is the maximum length of a message's text, and maxName is the maximum
+// length of a name within the text, both in bytes. Longer values are cut, because
+// they may contain input of any length.
 const (
 	maxText = 2 << 10
 	maxName = 256
 )
 
+// clip cuts s to most bytes, without an incomplete character at the end.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -71,7 +73,8 @@ func forkCommand(o Command, stdio [3]int, userRange bool) (int, error) {
 	return pid, nil
 }
 
-// lookUp resolves the program's path as a shell in the sandbox would.
+// lookUp returns the path of a program. A name with a slash is a path, relative to
+// dir; any other name is looked up in the PATH of env. Errors are refusals.
 func lookUp(name string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		file := name
@@ -99,7 +102,7 @@ func lookUp(name string, env []string, dir string) (string, error) {
 	return "", refusal(fmt.Sprintf("There is no program %q in the sandbox's PATH (%s).", clipName(name), clipName(search)))
 }
 
-// defaultPath is searched when the environment has no PATH.
+// defaultPath is the PATH if the environment has none.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 func pathOf(env []string) string {
@@ -114,6 +117,7 @@ func pathOf(env []string) string {
 
 func executable(st os.FileInfo) bool { return st.Mode().IsRegular() && st.Mode()&0o111 != 0 }
 
+// explainExec returns a refusal with the usual reason for an error of execve.
 func explainExec(name string, err error) error {
 	reason := err.Error()
 	switch {

@@ -15,15 +15,15 @@ import (
 // socket.
 type Init struct {
 	Control   int  // blocking SOCK_SEQPACKET socket
-	UserRange bool // init is user 0 of a range of user IDs and the agent is another user; otherwise both are the same user
-	// BeforeStart is called before the command is started, to drop what only
-	// preparation needed. It may be nil.
+	UserRange bool // init is user 0 and the agent another user of a range of user IDs; otherwise both are the same user
+	// BeforeStart is called before the command is started, to drop privileges
+	// that only the preparation needs. It may be nil.
 	BeforeStart func() error
 	// AfterStart is called after the command was started and before the server
-	// is notified, to drop what only starting needed. It may be nil.
+	// is notified, to drop privileges that only the start needs. It may be nil.
 	AfterStart func() error
-	// Extra handles messages that this package does not know. If it is nil,
-	// they are refused. The descriptors are closed after the call.
+	// Extra handles messages that this package does not know. Serve closes fds
+	// after the call. If Extra is nil, such messages are refused.
 	Extra func(m Message, fds []int) error
 
 	isTerminating atomic.Bool // OpTerm was received
@@ -94,8 +94,8 @@ func (in *Init) startCommand(fds []int) error {
 	return nil
 }
 
-// reap waits for all processes, including orphans, and reports the command's
-// exit.
+// reap waits for all child processes, including adopted orphans. It reports the
+// exit of the command, and returns after it has reported that no child is left.
 func (in *Init) reap(command int) {
 	for {
 		var ws syscall.WaitStatus
@@ -111,12 +111,12 @@ func (in *Init) reap(command int) {
 				m.Signal = int(ws.Signal())
 				m.Code = 128 + m.Signal
 			}
-			_ = in.Send(m) // if the server is gone, the socket is closed and init exits
+			_ = in.Send(m) // fails only if the server is gone; then Serve returns and init exits
 		}
 	}
 }
 
-// Send sends a message with optional descriptors.
+// Send sends a message with optional descriptors. It cuts a text that is too long.
 func (in *Init) Send(m Message, fds ...int) error {
 	m.Text = clip(m.Text, maxText)
 	var rights []byte
@@ -126,7 +126,8 @@ func (in *Init) Send(m Message, fds ...int) error {
 	return unix.Sendmsg(in.Control, Encode(&m), rights, nil, unix.MSG_NOSIGNAL)
 }
 
-// Receive waits for a message. The caller closes the descriptors.
+// Receive waits for a message and returns it with its descriptors, which the caller
+// must close, even after an error.
 func (in *Init) Receive() (Message, []int, error) {
 	var m Message
 	b, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(MaxDescriptors*4))

@@ -12,32 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the program name (argv[0]) under which a binary runs as init in a
-// sandbox that another program built.
+// Name is the program name (argv[0]) under which a binary runs as init of this
+// package, inside a user-space kernel.
 const Name = "stint-agentinit"
 
 // ControlFD is the descriptor of the control socket that init inherits.
 const ControlFD = 3
 
-// StartOptions are sent in a memory file with the go message.
+// StartOptions are the settings that the server sends with the go message, in a
+// memory file.
 type StartOptions struct {
-	Filter []unix.SockFilter // not empty
+	Filter []unix.SockFilter // system call filter; not empty
 	// OwnKernel is set if the sandbox has its own kernel. Init then sets up
 	// that kernel's file systems.
 	OwnKernel bool
 }
 
-// init runs the process as the sandbox's init if it was started under Name, and
+// init runs the process as the sandbox's init if it was started under Name; it
 // then does not return. It waits for the go message, applies the StartOptions,
-// drops privileges, sends ready, and serves the control socket. In this package,
-// which has few imports, it runs before the packages of a large binary are
+// drops privileges, sends ready, and serves the control socket. Because this
+// package has few imports, init runs before most packages of the binary are
 // initialized.
 func init() {
 	if len(os.Args) == 0 || path.Base(os.Args[0]) != Name {
 		return
 	}
-	// Privileges and filters apply to threads. The command is forked from this
-	// thread.
+	// Privileges and filters belong to a thread. The command is forked from this
+	// thread and inherits them.
 	runtime.LockOSThread()
 	os.Exit(run())
 }
@@ -48,12 +49,12 @@ func run() int {
 		fmt.Fprintln(os.Stderr, Name+": "+err.Error())
 		return 1
 	}
-	// User 0 can switch to the agent's user. Any other user already is the
-	// agent.
+	// As user 0, init can switch to the agent's user. As any other user, init is
+	// already the agent's user.
 	userRange := os.Geteuid() == 0
 	in := &Init{Control: ControlFD, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
 	if err := in.waitForGo(); err != nil {
-		_ = in.Send(Message{Op: OpFailed, Text: err.Error()}) // there is no other way to report it
+		_ = in.Send(Message{Op: OpFailed, Text: err.Error()}) // an error of Send cannot be reported
 		return 1
 	}
 	if err := in.Send(Message{Op: OpReady}); err != nil {
@@ -95,9 +96,9 @@ func (in *Init) waitForGo() error {
 	return LockDown(in.UserRange, options.Filter)
 }
 
-// setUpKernel mounts /proc and removes devices that agents do not need. /proc
-// must be mounted by this process after it changed its user: an earlier mount
-// would keep showing it as a process of the agent's user.
+// setUpKernel mounts /proc and removes devices that agents do not need. Init must
+// mount /proc after it has changed its user: an earlier mount would still show init
+// as a process of the agent's user.
 func setUpKernel() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the command to start. Its three streams are passed as descriptors.
+// Command is the command to start. It is sent in a memory file with the start
+// message, followed by the descriptors of stdin, stdout, and stderr.
 type Command struct {
 	Argv, Env []string
 	Dir       string
-	// Processes is the limit of processes and threads if only init can enforce
-	// it; 0 if the isolator does.
+	// Processes is the maximum number of processes and threads, for an isolator
+	// that cannot enforce this limit itself; 0 means that init sets no limit.
 	Processes int64
 }
 
@@ -35,24 +36,25 @@ const (
 	OpEmpty   Op = "empty"
 )
 
-// Message is one packet of the control socket. Large values are passed in
-// memory files, so that no packet reaches the socket's limit.
+// Message is one packet of the control socket. Large values are passed in memory
+// files, so that no packet exceeds MaxMessage bytes. Code, Signal, and Killed are
+// set for OpExit only.
 type Message struct {
 	Op     Op
 	Text   string
 	Code   int
 	Signal int
-	Killed bool // the command ended after OpTerm
+	Killed bool // OpTerm was received before the command ended
 }
 
 // Limits of a packet.
 const (
 	MaxMessage     = 16 << 10 // bytes
-	MaxDescriptors = 64       // descriptors
+	MaxDescriptors = 64
 )
 
-// ReadMemoryFile decodes a memory file that the server wrote. It ignores the
-// file offset.
+// ReadMemoryFile decodes a memory file that the server wrote. It reads the whole
+// file, independently of the file offset.
 func ReadMemoryFile(fd int, into any) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockDown drops everything that this process and its children do not need:
-// core dumps, ptrace access, capabilities other than those for starting an
-// agent, and new privileges. It then loads the system call filter.
+// LockDown disables core dumps and new privileges for this process and its children,
+// prevents other processes from tracing this process, and drops all capabilities
+// except those for starting an agent. It then loads the system call filter.
 func LockDown(userRange bool, filter []unix.SockFilter) error {
 	if err := Harden(userRange, 0); err != nil {
 		return err
@@ -23,8 +23,8 @@ func LockDown(userRange bool, filter []unix.SockFilter) error {
 	return loadFilter(filter)
 }
 
-// Harden is the part of LockDown that can run early. The extra capabilities (a
-// bit mask) are kept until LockDownThread.
+// Harden is LockDown without the filter, for processes that still need the extra
+// capabilities (a bit mask). LockDownThread drops them and loads the filter.
 func Harden(userRange bool, extra uint32) error {
 	if err := DisableCoreDumps(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func Harden(userRange bool, extra uint32) error {
 
 // DisableCoreDumps disables core dumps for this process and its children. A
 // limit of 1 byte prevents both a dump to a file, which needs at least a page,
-// and a dump to a host program, which the kernel starts for every other limit.
+// and a dump to a host program, which the kernel does not start for a limit of 1.
 // If the hard limit is 0 already, the limit stays 0.
 func DisableCoreDumps() error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
@@ -61,10 +61,10 @@ func DisableCoreDumps() error {
 	return nil
 }
 
-// LockDownThread completes LockDown after Harden, for the calling thread only.
-// The command is forked from this thread. Other threads keep their extra
-// capabilities until DropStartPrivileges, but the filter applies to all threads
-// and makes these capabilities useless.
+// LockDownThread completes LockDown after Harden. It drops the extra capabilities
+// of the calling thread, from which the command is forked, and loads the filter.
+// Other threads keep their extra capabilities until DropStartPrivileges, but the
+// filter applies to all threads and makes these capabilities useless.
 func LockDownThread(userRange bool, filter []unix.SockFilter) error {
 	if err := setCapabilities(startCapabilities(userRange)); err != nil {
 		return err
@@ -72,9 +72,8 @@ func LockDownThread(userRange bool, filter []unix.SockFilter) error {
 	return loadFilter(filter)
 }
 
-// emptyBoundingSet empties the capability bounding set of this thread, so that
-// no executable gains capabilities from its file. The command is forked from
-// this thread.
+// emptyBoundingSet empties the capability bounding set of this thread, from which
+// the command is forked. Executables with file capabilities then gain none.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
@@ -91,8 +90,8 @@ func emptyBoundingSet() error {
 }
 
 // startCapabilities returns the capabilities that init needs to switch to the
-// agent's user, to find its program in folders of that user, and to signal it.
-// In a sandbox with a single user none are needed.
+// agent's user, to look up a program in folders of this user, and to signal its
+// processes. In a sandbox with a single user, init needs none.
 func startCapabilities(userRange bool) uint32 {
 	if !userRange {
 		return 0
@@ -100,15 +99,15 @@ func startCapabilities(userRange bool) uint32 {
 	return 1<<unix.CAP_KILL | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_DAC_READ_SEARCH
 }
 
-// DropStartPrivileges drops all capabilities of all threads except CAP_KILL, with
-// which init signals an agent that is another user. It is meant for
-// Init.AfterStart.
+// DropStartPrivileges drops the capabilities of all threads. If userRange is true,
+// it keeps CAP_KILL, which init needs to signal processes of another user. It is
+// meant for Init.AfterStart.
 func DropStartPrivileges(userRange bool) error {
 	return keepCapabilities(startCapabilities(userRange) & (1 << unix.CAP_KILL))
 }
 
-// keepCapabilities drops all capabilities except those in mask, on every
-// thread. With cgo, Go cannot change the other threads; then only this thread,
+// keepCapabilities drops all capabilities except those in mask, on every thread. In
+// a program with cgo, Go cannot change other threads; then only the calling thread,
 // from which the command is forked, drops them.
 func keepCapabilities(mask uint32) error {
 	header, data := capabilities(mask)
@@ -122,7 +121,7 @@ func keepCapabilities(mask uint32) error {
 	return nil
 }
 
-// setCapabilities is like keepCapabilities for the calling thread only.
+// setCapabilities is keepCapabilities for the calling thread only.
 func setCapabilities(mask uint32) error {
 	header, data := capabilities(mask)
 	if err := unix.Capset(header, &data[0]); err != nil {
@@ -148,8 +147,8 @@ func loadFilter(filter []unix.SockFilter) error {
 	return nil
 }
 
-// IgnoreSignals handles signals that an agent with the same user ID could send
-// to init. An agent with another user ID cannot send any.
+// IgnoreSignals protects init from signals that would end it. An agent can send
+// signals to init only if both have the same user ID (userRange is false).
 func IgnoreSignals(userRange bool) {
 	if !userRange {
 		signal.Notify(make(chan os.Signal, 1), fatalSignals...)
@@ -157,16 +156,16 @@ func IgnoreSignals(userRange bool) {
 	}
 }
 
-// fatalSignals are the signals on which the Go runtime exits unless a handler
-// is installed. The kernel does not deliver signals without a handler to the
-// first process of a PID namespace.
+// fatalSignals are the signals for which the Go runtime installs a handler that
+// exits. Other signals need no protection, because the kernel does not deliver
+// signals without a handler to the first process of a PID namespace.
 var fatalSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
 	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,
 }
 
-// becomeRoot switches to user 0 if the process may change its user. It serves
-// isolators that can only start processes as one user.
+// becomeRoot switches to user 0 if the process has the capabilities for this. It is
+// needed inside a user-space kernel that starts init as the agent's user.
 func becomeRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -183,7 +182,7 @@ func becomeRoot() error {
 	return nil
 }
 
-// limitProcesses limits the processes of the command; 0 is unlimited.
+// limitProcesses limits the processes and threads of the command to n, unless n is 0.
 func limitProcesses(n int64) error {
 	if n <= 0 {
 		return nil

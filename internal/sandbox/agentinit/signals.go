@@ -28,14 +28,14 @@ var reservedSignals = []uintptr{32, 33, 34}
 // noopHandler is the address of a signal handler that does nothing.
 var noopHandler uintptr
 
-// handleReservedSignals installs handlers for the reserved signals. The kernel
-// drops unhandled signals to the first process of a PID namespace, but not
-// while the signal is blocked, as all signals are during a handler: then the
-// default action ends the process. SIG_IGN is not an option, because the
-// command would inherit it, and the runtime's handler aborts on signals that it
-// does not expect.
+// handleReservedSignals installs a handler for each reserved signal. The kernel
+// drops unhandled signals to the first process of a PID namespace, except while the
+// signal is blocked. All signals are blocked while a handler runs; a signal that
+// arrives then would end init. The handler must do nothing: the command would
+// inherit SIG_IGN, and the Go runtime's handler aborts on signals that it does not
+// expect.
 func handleReservedSignals() {
-	var heard action // provides the flags and the restorer
+	var heard action // a handler of the Go runtime, for its flags and restorer
 	if sigaction(uintptr(unix.SIGUSR1), nil, &heard) != 0 {
 		return
 	}
@@ -55,8 +55,8 @@ func sigaction(n uintptr, set, was *action) unix.Errno {
 }
 
 // resetIgnoredSignals restores the default action of ignored signals, such as
-// SIGHUP of a server that runs under nohup. The command would inherit them and
-// never receive these signals.
+// SIGHUP if the server runs under nohup. Otherwise the command would ignore them
+// too.
 func resetIgnoredSignals() {
 	for n := uintptr(1); n <= signals; n++ {
 		var now action

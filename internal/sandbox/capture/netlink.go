@@ -13,15 +13,15 @@ import (
 // batch collects netlink messages for one send.
 type batch struct {
 	data   []byte
-	opened []int // offsets of unfinished messages and attributes
-	sent   uint32
-	acks   int // expected acknowledgements
+	opened []int  // offsets of unfinished messages and attributes
+	sent   uint32 // number of messages, and sequence number of the last
+	acks   int    // number of expected acknowledgements
 }
 
 var native = binary.NativeEndian
 
-// message starts a message; done finishes it. body is the protocol's own
-// header.
+// message starts a message, which done finishes. body is the header that follows
+// the netlink header.
 func (b *batch) message(kind, flags uint16, body ...byte) {
 	b.opened = append(b.opened, len(b.data))
 	if flags&unix.NLM_F_ACK != 0 {
@@ -42,7 +42,7 @@ func (b *batch) done() {
 	native.PutUint32(b.data[at:], uint32(len(b.data)-at))
 }
 
-// nest starts a nested attribute; end finishes it.
+// nest starts a nested attribute, which end finishes.
 func (b *batch) nest(kind uint16) {
 	b.opened = append(b.opened, len(b.data))
 	b.data = native.AppendUint16(b.data, 0)
@@ -63,6 +63,7 @@ func (b *batch) open() int {
 	return at
 }
 
+// bytes appends an attribute.
 func (b *batch) bytes(kind uint16, value ...byte) {
 	b.data = native.AppendUint16(b.data, uint16(4+len(value)))
 	b.data = native.AppendUint16(b.data, kind)
@@ -70,10 +71,10 @@ func (b *batch) bytes(kind uint16, value ...byte) {
 	b.pad()
 }
 
-// text appends a string with the trailing zero byte that the kernel expects.
+// text appends a string attribute with the trailing zero byte that the kernel expects.
 func (b *batch) text(kind uint16, value string) { b.bytes(kind, append([]byte(value), 0)...) }
 
-// network appends an integer in network byte order, as nftables expects.
+// network appends an integer attribute in network byte order, as nftables expects.
 func (b *batch) network(kind uint16, value uint32) {
 	b.bytes(kind, binary.BigEndian.AppendUint32(nil, value)...)
 }
@@ -84,9 +85,9 @@ func (b *batch) pad() {
 	}
 }
 
-// send sends the batch to the kernel and returns the first error of its
-// answers. The kernel processes netlink messages synchronously, so all answers
-// are available after the send.
+// send sends the batch to the kernel and returns the first error that the kernel
+// reports. The kernel processes netlink messages synchronously, so all its answers
+// are available when the system call returns.
 func (b *batch) send(protocol int) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -117,7 +118,8 @@ func (b *batch) send(protocol int) error {
 	return nil
 }
 
-// parseAcks returns the number of acknowledged messages.
+// parseAcks returns the number of acknowledged messages in a packet, or the first
+// error that the kernel reports in it.
 func parseAcks(b []byte) (int, error) {
 	acks := 0
 	for len(b) >= unix.SizeofNlMsghdr {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRules is returned if the kernel cannot redirect connections because
-// nf_tables, or a part of it, is missing.
+// ErrNoRules is returned if the kernel refuses the rules, usually because nf_tables
+// or a part of it is missing.
 var ErrNoRules = errors.New("the kernel's nf_tables cannot redirect connections")
 
 // loopbackIndex is the number of the interface lo, which is the first in every
@@ -19,8 +19,8 @@ var ErrNoRules = errors.New("the kernel's nf_tables cannot redirect connections"
 const loopbackIndex = 1
 
 // addLocalRoute adds the route "local default dev lo src 127.0.0.1". The kernel
-// then delivers packets for every address locally. The source address keeps
-// programs from seeing the peer's address as their own.
+// then delivers packets for every address locally. Without src, the source address
+// of a connection would be its destination address.
 func addLocalRoute() error {
 	b := &batch{}
 	b.message(unix.RTM_NEWROUTE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL,
@@ -46,8 +46,8 @@ const (
 //	  ip daddr != 127.0.0.0/8 tcp redirect to :65233
 //	} }
 //
-// Other datagrams need no rule: no socket receives them, and the sender gets an
-// immediate error.
+// Other UDP datagrams need no rule: the route delivers them locally, where no
+// socket receives them, and the sender gets an error immediately.
 func addRules() error {
 	b := &batch{}
 	b.mark(unix.NFNL_MSG_BATCH_BEGIN)
@@ -87,7 +87,7 @@ func addRules() error {
 // priority is the priority of destination NAT: -100.
 const priority = 1<<32 - 100
 
-// mark starts or ends a transaction.
+// mark appends the message that starts or ends a transaction of nftables.
 func (b *batch) mark(kind uint16) {
 	b.message(kind, 0, unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES)
 	b.done()
@@ -107,8 +107,8 @@ func (b *batch) rule(expressions func()) {
 	b.done()
 }
 
-// expression appends one expression of a rule. All expressions use the first
-// register.
+// expression appends one expression of a rule. All expressions read or write
+// register 1.
 func (b *batch) expression(name string, attributes func()) {
 	b.nest(unix.NFTA_LIST_ELEM)
 	b.text(unix.NFTA_EXPR_NAME, name)

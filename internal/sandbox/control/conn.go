@@ -16,40 +16,42 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// Config contains the isolator's part of a connection.
+// Config contains the settings and functions that depend on the isolator.
 type Config struct {
-	// Owner is the host user that owns the command's pipes, so that the agent
-	// can reopen them as /dev/stdout; -1 is the server's user.
+	// Owner is the host user ID of the agent. This user owns the command's
+	// pipes, so that the agent can reopen them as /dev/stdout. -1 stands for
+	// the server's user.
 	Owner int
-	// Cause returns the cause of an exit. Init only knows the exit code and
-	// whether OpTerm was sent. killed is set if MarkKilled was called.
+	// Cause returns the cause of an exit. It completes the cause in e, which
+	// Init derives only from the exit status and from OpTerm. killed reports
+	// whether MarkKilled was called.
 	Cause func(e sandbox.Exit, killed bool) sandbox.Cause
-	// Processes, if not nil, returns the process limit that init enforces; see
-	// agentinit.Command.
+	// Processes, if not nil, returns the value of agentinit.Command.Processes.
 	Processes func() int64
-	// Watch, if not nil, runs from the command's start. It must return soon
-	// after Done or Gone is closed.
+	// Watch, if not nil, is called in a goroutine after the command's start. It
+	// must return soon after Done or Gone is closed.
 	Watch func()
 }
 
-// Conn is the connection to one sandbox. Listen runs for the sandbox's whole
-// life. The other methods may be called from several goroutines.
+// Conn is the connection to one sandbox. One goroutine must run Listen from the
+// start of init until Listen returns. The other methods are safe for concurrent
+// use.
 type Conn struct {
 	config Config
 	socket *socket
 
-	answers chan answer   // init's answers; one call waits for each
+	answers chan answer   // init's answers; each has one waiting call
 	empty   chan struct{} // closed when only init is left
 	gone    chan struct{} // closed when no process is left
 	done    chan struct{} // closed when the command ended and its output was written
 
-	running    chan struct{} // closed when the command was started
-	goroutines sync.WaitGroup
+	running    chan struct{}  // closed when the command was started
+	goroutines sync.WaitGroup // watch, the output copiers, and finish
 
 	mu      sync.Mutex // guards the fields below
 	started bool       // Start was called
-	killed  bool
-	ended   bool
+	killed  bool       // MarkKilled was called
+	ended   bool       // the command or the sandbox has ended
 	outputs []*outputCopier
 	exit    sandbox.Exit
 }
@@ -60,11 +62,11 @@ type answer struct {
 	files []*os.File
 }
 
-// New returns a connection for a control socket.
+// New returns a connection over a control socket, which it owns.
 func New(conn *net.UnixConn, c Config) *Conn {
 	return &Conn{
 		config: c, socket: &socket{conn},
-		answers: make(chan answer, 4), // never more answers are pending
+		answers: make(chan answer, 4), // capacity above the number of pending answers
 		empty:   make(chan struct{}),
 		gone:    make(chan struct{}),
 		done:    make(chan struct{}),
@@ -73,16 +75,17 @@ func New(conn *net.UnixConn, c Config) *Conn {
 	}
 }
 
-// Done is closed when the command ended and its output was written.
+// Done returns a channel that is closed when the command has ended and its output
+// has been written.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Gone is closed when no process is left in the sandbox.
+// Gone returns a channel that is closed when no process is left in the sandbox.
 func (c *Conn) Gone() <-chan struct{} { return c.gone }
 
-// Listen handles messages from init until the socket closes because init ended,
-// or until init violates the protocol, as it may if an agent took control of
-// it. It then calls kill, which must end all processes of the sandbox, and
-// releases all waiting callers.
+// Listen handles messages from init until init ends, which closes the socket, or
+// until init violates the protocol, which indicates that an agent controls it. It
+// then calls kill, which must end all processes of the sandbox, closes the socket,
+// and releases all waiting callers.
 func (c *Conn) Listen(kill func()) {
 	defer close(c.gone)
 	for {
@@ -101,7 +104,7 @@ func (c *Conn) Listen(kill func()) {
 func (c *Conn) handle(m agentinit.Message, files []*os.File) bool {
 	switch m.Op {
 	case agentinit.OpExit:
-		closeAll(files) // an exit message has none
+		closeAll(files) // an exit message should have no descriptors
 		c.finish(exitOf(m))
 	case agentinit.OpEmpty:
 		select {
@@ -132,8 +135,8 @@ func exitOf(m agentinit.Message) sandbox.Exit {
 	return e
 }
 
-// finish records how the command ended; only the first call has an effect. Wait
-// returns after the remaining output was written.
+// finish records how the command ended. Only the first call has an effect. finish
+// does not wait for the remaining output; Wait does.
 func (c *Conn) finish(e sandbox.Exit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +162,8 @@ func (c *Conn) finish(e sandbox.Exit) {
 }
 
 // Request sends a message and waits for the answer, which must be of type want.
-// For any other answer its text is the error. If init ended without an answer,
-// last returns the error text.
+// The text of any other answer becomes the error. If init ends without an answer,
+// the error contains the result of last. The caller closes the returned files.
 func (c *Conn) Request(ctx context.Context, m agentinit.Message, want agentinit.Op, last func() string, files ...*os.File) ([]*os.File, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -176,14 +179,15 @@ func (c *Conn) Request(ctx context.Context, m agentinit.Message, want agentinit.
 	return a.files, err
 }
 
-// isClosedConn reports whether the peer closed the connection. Init may have
-// sent the reason before it ended, and Listen may have closed the socket since.
+// isClosedConn reports whether err means that init or Listen has closed the
+// connection. Request then still waits, because init may have sent the reason
+// before it ended.
 func isClosedConn(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-// await waits for an answer. If init ended without one, it returns the error of
-// ended.
+// await waits for an answer. If init ends without an answer, await returns the
+// error that ended returns.
 func (c *Conn) await(ctx context.Context, ended func() error) (answer, error) {
 	select {
 	case a := <-c.answers:
@@ -193,7 +197,7 @@ func (c *Conn) await(ctx context.Context, ended func() error) (answer, error) {
 		return answer{}, context.Cause(ctx)
 	}
 	select {
-	case a := <-c.answers: // sent before init ended
+	case a := <-c.answers: // init sent it before it ended
 		return a, nil
 	default:
 		return answer{}, ended()
@@ -206,7 +210,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Wait waits for the command to end.
+// Wait returns how the command ended, after its output was written. If ctx ends
+// first, the error wraps its cause.
 func (c *Conn) Wait(ctx context.Context) (sandbox.Exit, error) {
 	if !c.Started() {
 		return sandbox.Exit{}, errors.New("sandbox: Wait before Start")
@@ -228,7 +233,7 @@ func (c *Conn) Started() bool {
 	return c.started
 }
 
-// MarkKilled marks the sandbox as killed. Commands cannot be started any more.
+// MarkKilled marks the sandbox as killed. Start then returns an error.
 func (c *Conn) MarkKilled() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +241,7 @@ func (c *Conn) MarkKilled() {
 }
 
 // Terminate sends SIGTERM to all processes in the sandbox and waits until they
-// have ended or the grace period is over.
+// have ended, the grace period is over, or ctx ends.
 func (c *Conn) Terminate(ctx context.Context, grace time.Duration) {
 	if err := c.socket.send(agentinit.Message{Op: agentinit.OpTerm}); err != nil {
 		return // init has ended
@@ -249,11 +254,11 @@ func (c *Conn) Terminate(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// Close closes the socket if Listen was never called.
+// Close closes the socket. It is needed only if Listen was never called.
 func (c *Conn) Close() { _ = c.socket.conn.Close() }
 
-// WaitOutput waits for the goroutines of this connection. They can only be
-// blocked by a caller's writer that does not return.
+// WaitOutput waits for the goroutines of this connection after the sandbox has
+// ended. It can block only while a Write of the caller's writer does not return.
 func (c *Conn) WaitOutput(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainTime is how long output is read after the command's end if a process
-// that it left behind keeps the pipe open.
+// drainTime is the time for which output is read after the command's end if a
+// remaining process of the sandbox keeps the pipe open.
 const drainTime = 100 * time.Millisecond
 
 // outputCopier copies one output stream of the command to the caller's writer.
 type outputCopier struct {
 	pipe      *os.File
 	dst       io.Writer
-	delivered chan struct{} // closed when nothing more is written
+	delivered chan struct{} // closed after the last Write to dst
 }
 
 func newOutputCopier(pipe *os.File, to io.Writer) *outputCopier {
@@ -57,8 +57,9 @@ func (s *outputCopier) copy() {
 	}
 }
 
-// drain copies the bytes that are in the pipe now. This includes everything
-// that the command wrote before it ended, even if the writer was slow.
+// drain copies the bytes that are in the pipe now. They include everything that the
+// command wrote before it ended, even if dst was too slow to receive it within
+// drainTime.
 func (s *outputCopier) drain(buf []byte, deliver func([]byte)) {
 	raw, err := s.pipe.SyscallConn()
 	if err != nil {
@@ -77,14 +78,14 @@ func (s *outputCopier) drain(buf []byte, deliver func([]byte)) {
 	})
 }
 
-// startDeadline limits the copying to drainTime.
+// startDeadline ends the copying after drainTime, unless the pipe ends before.
 func (s *outputCopier) startDeadline() {
 	// Fails only for a pipe that has ended.
 	_ = s.pipe.SetReadDeadline(time.Now().Add(drainTime))
 }
 
-// copyInput copies the command's input. It ends with either side.
+// copyInput copies the command's input until from ends or no process reads the pipe.
 func copyInput(pipe *os.File, from io.Reader) {
 	defer pipe.Close()
-	_, _ = io.Copy(pipe, from) // the command may not read its input
+	_, _ = io.Copy(pipe, from) // an error is normal: the command may end without reading its input
 }

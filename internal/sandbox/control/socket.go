@@ -47,7 +47,7 @@ func (l *socket) send(m agentinit.Message, files ...*os.File) error {
 	return err
 }
 
-// receive returns a message and its descriptors.
+// receive returns the next message and its descriptors, which the caller closes.
 func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 	var m agentinit.Message
 	b, oob := make([]byte, agentinit.MaxMessage), make([]byte, unix.CmsgSpace(agentinit.MaxDescriptors*4))
@@ -75,8 +75,9 @@ func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 	return m, files, agentinit.Decode(b[:n], &m)
 }
 
-// MemoryFile returns an unnamed file with the encoded content, for values that
-// are too large for a packet. If content is nil, the file is empty.
+// MemoryFile returns a file in memory with the encoded content, for values that are
+// too large for a packet. name is only for debugging. If content is nil, the file
+// is empty. The caller closes the file.
 func MemoryFile(name string, content any) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

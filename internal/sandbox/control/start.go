@@ -18,8 +18,10 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// Start sends the command and its streams to init. If ctx ends first, the
-// command may or may not have been started; the caller must kill the sandbox.
+// Start sends the command and its streams to init and waits until the command is
+// started. If init refuses the command, the error is a *sandbox.Error. If ctx ends
+// first, the command may or may not have been started, and the caller must kill the
+// sandbox.
 func (c *Conn) Start(ctx context.Context, cmd sandbox.Command) error {
 	if err := checkCommand(cmd); err != nil {
 		return err
@@ -50,7 +52,7 @@ func (c *Conn) Start(ctx context.Context, cmd sandbox.Command) error {
 	if err := c.socket.send(agentinit.Message{Op: agentinit.OpStart}, append([]*os.File{message}, pipes.remote...)...); err != nil {
 		return fmt.Errorf("starting command: %w", err)
 	}
-	pipes.closeRemote() // otherwise the streams would not end with the command
+	pipes.closeRemote() // while these are open, the output pipes do not end
 	if err := c.awaitStart(ctx); err != nil {
 		return err
 	}
@@ -70,8 +72,8 @@ func checkCommand(cmd sandbox.Command) error {
 	return nil
 }
 
-// startCopying starts the goroutines that copy the streams. They end with the
-// streams.
+// startCopying starts the goroutines that copy the streams, and the goroutine that
+// calls Watch.
 func (c *Conn) startCopying(cmd sandbox.Command, p *pipes) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +110,7 @@ func (c *Conn) awaitStart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting command: %w", err)
 	}
-	closeAll(a.files) // a start's answer has none
+	closeAll(a.files) // an answer to start should have no descriptors
 	if a.Op != agentinit.OpStarted {
 		return &sandbox.Error{Message: a.Text}
 	}
@@ -117,9 +119,9 @@ func (c *Conn) awaitStart(ctx context.Context) error {
 
 // pipes are the three streams of a command.
 type pipes struct {
-	remote  []*os.File // stdin, stdout, and stderr for init
-	stdin   *os.File   // local end; nil without input
-	outputs []*outputCopier
+	remote  []*os.File      // stdin, stdout, and stderr for init
+	stdin   *os.File        // local end; nil if the command has no input
+	outputs []*outputCopier // local ends of stdout and stderr
 }
 
 func (p *pipes) closeRemote() {
@@ -128,7 +130,7 @@ func (p *pipes) closeRemote() {
 	}
 }
 
-// closeLocal closes streams that are not copied yet.
+// closeLocal closes the local ends if no goroutine copies the streams.
 func (p *pipes) closeLocal() {
 	if p.stdin != nil {
 		p.stdin.Close()
@@ -151,7 +153,7 @@ func (c *Conn) openPipes(cmd sandbox.Command) (*pipes, error) {
 				return p, fmt.Errorf("opening output: %w", err)
 			}
 			p.remote = append(p.remote, null)
-		case i == 1 && sameWriter(cmd.Stdout, w): // one stream keeps the order of writes
+		case i == 1 && sameWriter(cmd.Stdout, w): // a single pipe keeps the order of writes
 			fd, err := unix.FcntlInt(p.remote[1].Fd(), unix.F_DUPFD_CLOEXEC, 0)
 			if err != nil {
 				return p, fmt.Errorf("opening output: %w", err)
@@ -187,9 +189,9 @@ func (c *Conn) openInput(p *pipes, r io.Reader) error {
 	return nil
 }
 
-// pipe returns two ends: reads and writes of the local one can be interrupted, and
-// the remote one blocks as programs expect. The agent owns the pipe and
-// can reopen it as /dev/stdout.
+// pipe returns the two ends of a new pipe. The local end is non-blocking, so that
+// reads and writes can be interrupted; the remote end blocks, as programs expect.
+// The agent's user owns the pipe, so that the agent can reopen it as /dev/stdout.
 func (c *Conn) pipe(input bool) (local, remote *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

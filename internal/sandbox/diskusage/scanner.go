@@ -14,56 +14,57 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scanner measures a sandbox's writable folders. A scan takes one system call
-// per file, so scans are rare, and rarer the longer they take. The zero value
-// is ready to use. It is safe for concurrent use.
+// Scanner measures a sandbox's writable folders. A scan makes one system call per
+// file, so the pause between scans grows with the time that a scan takes. The zero
+// value is ready to use. It is safe for concurrent use.
 type Scanner struct {
-	// Proc is a proc file system that shows the sandbox's processes. Deleted
-	// files that they keep open are counted too. If it is empty, none are
-	// counted. It must be set before the first Scan.
+	// Proc is the path of a proc file system that shows the sandbox's
+	// processes. Deleted files that these processes keep open are counted too,
+	// unless Proc is empty. Proc must be set before the first Scan.
 	Proc string
 
 	clock      func() time.Time     // time.Now if nil
 	cpuTime    func() time.Duration // threadCPUTime if nil
-	maxEntries int                  // entries of a scan; defaultMaxEntries if 0
+	maxEntries int                  // maximum number of entries of a scan; defaultMaxEntries if 0
 
 	scanMu sync.Mutex // held during a scan
 	mu     sync.Mutex // guards the fields below
 
 	next           time.Time // earliest time of the next scan
-	bytes          int64
-	overlayDevices []uint64 // devices of overlays
+	bytes          int64     // result of the last complete scan
+	overlayDevices []uint64  // device numbers of overlays
 }
 
-// ScanOptions select what to scan and how far.
+// ScanOptions contain the folders to scan, and when to begin and end a scan.
 type ScanOptions struct {
 	Dirs     []string
-	Limit    int64         // a scan may stop above this size; 0 scans everything
+	Limit    int64         // bytes; a scan stops above this size; 0 scans everything
 	Interval time.Duration // minimum time between scans
 	Force    bool          // scan even if no scan is due
-	// Stop, when closed, aborts a scan; the previous result is kept. It may be
-	// nil.
+	// Stop aborts a scan when it is closed; Scan then returns the previous
+	// result. It may be nil.
 	Stop <-chan struct{}
 }
 
-// AddDevice adds the device of an overlay, so that deleted files of the overlay
-// are counted too. Its upper folder must be scanned.
+// AddDevice adds the device number of an overlay. Its upper folder must be scanned.
+// Deleted files on this device that processes keep open are then counted too.
 func (m *Scanner) AddDevice(device uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overlayDevices = append(m.overlayDevices, device)
 }
 
-// The pause after a scan is pauseFactor times its CPU time, at most maxPause:
-// the agent decides how many files there are to scan.
+// The pause after a scan is pauseFactor times the CPU time of the scan, at most
+// maxPause. It limits the CPU time of scans, because an agent can create any number
+// of files.
 const (
 	pauseFactor = 20
 	maxPause    = 10 * time.Second
 )
 
-// Scan returns the size of the folders in bytes as of the last scan, and scans
-// again if a scan is due. It does not wait for a concurrent scan unless Force
-// is set.
+// Scan scans the folders if a scan is due, and returns the size in bytes that the
+// last complete scan found. If another goroutine is scanning, Scan does not wait
+// and returns the previous result, unless Force is set.
 func (m *Scanner) Scan(l ScanOptions) int64 {
 	if l.Force {
 		m.scanMu.Lock()
@@ -74,8 +75,8 @@ func (m *Scanner) Scan(l ScanOptions) int64 {
 	if !l.Force && m.untilNext() > 0 {
 		return m.lastBytes()
 	}
-	// CPU time is measured rather than wall time, so that a busy machine does
-	// not delay the next scan.
+	// The pause depends on CPU time rather than elapsed time, so that a busy
+	// machine does not delay the next scan.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := m.cpuUsed()
@@ -119,7 +120,7 @@ func threadCPUTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// Wait returns the time until the next scan is due, at least the given minimum.
+// Wait returns the time until the next scan is due, or least if this is longer.
 func (m *Scanner) Wait(least time.Duration) time.Duration { return max(least, m.untilNext()) }
 
 func (m *Scanner) untilNext() time.Duration {
@@ -128,26 +129,26 @@ func (m *Scanner) untilNext() time.Duration {
 	return m.next.Sub(m.currentTime())
 }
 
-// Limits on the nesting of folders and on the number of entries, descriptors,
-// and mappings. Legitimate programs do not reach them. A tree that exceeds them
-// counts as overAnyLimit.
+// Limits of the depth of folders and of the number of entries, which include
+// descriptors and mappings of processes. Legitimate programs do not reach them. If
+// a scan exceeds one of them, its result is overAnyLimit bytes.
 const (
 	maxDepth          = 256
 	defaultMaxEntries = 2 << 20
 	overAnyLimit      = int64(1) << 60
 )
 
-// minEntryBytes is the size that each file and folder counts at least, because
-// a file system has a limited number of inodes. linkBytes is the size of a
-// further name of a file: the largest possible folder entry.
+// minEntryBytes is the minimum size that is counted for a file or folder, because a
+// file system has a limited number of inodes. linkBytes is the size that is counted
+// for each further name of a file: the size of the largest folder entry.
 const (
 	minEntryBytes = 4096
 	linkBytes     = 264
 )
 
-// walk adds up the blocks of all files below the folders and of deleted files
-// that processes keep open. Because the agent may change the folders
-// concurrently, links are never followed and files that disappear are ignored.
+// walk returns the total size of all files below the folders and of deleted files
+// that processes keep open. Because the agent may change the folders concurrently,
+// walk never follows symbolic links and ignores files that disappear.
 func (m *Scanner) walk(l ScanOptions) *walk {
 	w := &walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}, limit: overAnyLimit - 1, maxEntries: cmp.Or(m.maxEntries, defaultMaxEntries), stop: l.Stop}
 	w.remaining = w.maxEntries
@@ -176,15 +177,16 @@ func (m *Scanner) walk(l ScanOptions) *walk {
 	return w
 }
 
+// walk is the state of a scan.
 type walk struct {
-	bytes      int64
-	limit      int64              // the scan stops above it
-	maxEntries int                // for the folders, and again for the processes
-	remaining  int                // entries left to scan
-	seen       map[[2]uint64]bool // files with several names, and deleted files
-	devices    map[uint64]bool    // of the folders
+	bytes      int64              // size found so far
+	limit      int64              // the scan stops if bytes exceeds it
+	maxEntries int                // maximum number of entries of the folders, and again of the processes
+	remaining  int                // number of entries that may still be scanned
+	seen       map[[2]uint64]bool // device and inode of counted files with several names, and of counted deleted files
+	devices    map[uint64]bool    // device numbers of the folders
 	stop       <-chan struct{}
-	stopped    bool
+	stopped    bool // stop was closed
 }
 
 // done reports whether the walk can stop because the limit is exceeded or Stop
@@ -256,7 +258,7 @@ func (w *walk) addEntry(dir int, name string, depth int) {
 // makeReadable makes a folder readable for its owner, the current user, until
 // the returned function is called.
 func makeReadable(dir int, name string) func() {
-	// O_PATH keeps the folder even if its name is reused.
+	// The descriptor refers to the same folder even if its name is reused.
 	at, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return func() {}
@@ -264,7 +266,7 @@ func makeReadable(dir int, name string) func() {
 	var st unix.Stat_t
 	path := "/proc/self/fd/" + strconv.Itoa(at)
 	if err := unix.Fstat(at, &st); err == nil {
-		_ = unix.Chmod(path, st.Mode&0o7777|0o500) // otherwise it cannot be read
+		_ = unix.Chmod(path, st.Mode&0o7777|0o500) // after an error, the folder is not counted
 	}
 	return func() {
 		_ = unix.Chmod(path, st.Mode&0o7777) // an error only affects the folder's owner

@@ -19,8 +19,8 @@ const (
 	bundleDir = setup.KernelDir + "/bundle"
 )
 
-// command returns runsc's command line and its bundle. All processes of the
-// sandbox show its ID as their last argument.
+// command returns the command line of runsc and the file of its OCI bundle. id is
+// the last argument of runsc and of all processes that runsc starts.
 func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.File, error) {
 	bundle, err := json.Marshal(bundle(mounts, shm))
 	if err != nil {
@@ -36,8 +36,8 @@ func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.Fil
 		"--gofer-network-namespace=host", // do not create another one
 		"--platform=systrap",
 		"--overlay2=none",
-		"--file-access=exclusive",     // the system does not change while the sandbox runs
-		"--file-access-mounts=shared", // the server reads and adds files
+		"--file-access=exclusive",     // the root does not change while the sandbox runs
+		"--file-access-mounts=shared", // the server reads and adds files in mounted folders
 		"--host-uds=none",
 		"--host-settings=ignore",
 		"run", "--detach",
@@ -49,12 +49,12 @@ func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.Fil
 	return argv, []layout.File{{Name: "bundle/config.json", Data: bundle}}, nil
 }
 
-// initCapabilities let init become user 0 in gVisor, which the agent cannot
-// signal, and start the agent from there.
+// initCapabilities are the capabilities with which init becomes user 0 in gVisor,
+// so that the agent cannot signal it, and starts the agent as another user.
 var initCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"}
 
-// bundle returns runsc's description of the sandbox. gVisor's processes run as
-// the only user that is mapped, which is the agent's user on files.
+// bundle returns the OCI configuration of the sandbox. Only the agent's user is
+// mapped, so gVisor's host processes run as the user that owns the agent's files.
 func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
 	user := []specs.LinuxIDMapping{{ContainerID: agentinit.AgentID, HostID: agentinit.AgentID, Size: 1}}
 	return &specs.Spec{
@@ -78,21 +78,22 @@ func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
 	}
 }
 
-// kernelMounts are gVisor's own file systems. /sys is empty.
+// kernelMounts returns the mounts of file systems that gVisor provides itself. /sys
+// is empty.
 func kernelMounts(shm int64) []specs.Mount {
 	options := []string{"nosuid", "nodev", "mode=1777"}
 	if shm > 0 {
 		options = append(options, "size="+strconv.FormatInt(shm, 10))
 	}
 	return []specs.Mount{
-		{Destination: "/proc", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}}, // init mounts it
+		{Destination: "/proc", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}}, // agentinit mounts the proc file system over it
 		{Destination: "/sys", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: options},
 	}
 }
 
-// folderMounts are separate from the root because they use another caching
-// mode.
+// folderMounts returns the mounts of the run's folders. They are separate from the
+// root because they use another caching mode (--file-access-mounts).
 func folderMounts(mounts []setup.Mount) []specs.Mount {
 	var list []specs.Mount
 	for _, m := range mounts {

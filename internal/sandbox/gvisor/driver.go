@@ -16,21 +16,21 @@ import (
 
 // Config contains the driver's settings.
 type Config struct {
-	// Config contains the settings of the namespace driver except Kernel. Two
-	// drivers of a server must not share a state folder or an instance.
+	// Config contains the settings of the namespace driver. New sets Kernel. Two
+	// drivers of a server must not have the same StateDir or Instance.
 	namespace.Config
-	// Binary is a program that runs as runsc and as agentinit under their
-	// names; this program if empty.
+	// Binary is the path of a program that runs as runsc or as agentinit,
+	// depending on argv[0]. If it is empty, this program is used.
 	Binary string
-	// Runsc is an external runsc; Binary if empty.
+	// Runsc is the path of an external runsc. If it is empty, Binary is used.
 	Runsc string
 }
 
 const self = "/proc/self/exe"
 
-// New returns the driver after preparing one sandbox as a trial. If the host or
-// the program lacks something, the error wraps sandbox.ErrUnavailable and names
-// it.
+// New prepares a sandbox as a trial and returns the driver. If the host or the
+// program lacks a requirement, the error wraps sandbox.ErrUnavailable and names the
+// requirement.
 func New(c Config) (*namespace.Driver, error) {
 	binary := cmp.Or(c.Binary, self)
 	runsc := cmp.Or(c.Runsc, binary)
@@ -71,9 +71,10 @@ func hasCgo() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
-// The threads that gVisor itself needs within a process limit. Each process of
-// an agent is a host process with a few threads; the agent's own limit is
-// enforced inside. Memory has no overhead: the limit includes the kernel.
+// The numbers of host threads that gVisor needs: ownThreads for itself, and
+// threadsProcess for each process of the agent. They are added to the limit of the
+// control group, because gVisor enforces the agent's limit. The memory limit has no
+// such addition: it includes gVisor's own memory.
 const (
 	ownThreads     = 192
 	threadsProcess = 6

@@ -7,7 +7,7 @@ const module = "gvisor.dev/gvisor"
 
 const unknown = "of unknown version"
 
-// version returns the version of gVisor in a binary.
+// version returns the version of gVisor that is linked into a Go binary, or unknown.
 func version(program string) string {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {

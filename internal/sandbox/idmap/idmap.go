@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewUserNamespace returns a user namespace that maps a single user and group
-// ID: files of owner are shown as files of agent. It briefly starts a process
-// that is stopped before its first instruction.
+// NewUserNamespace returns a user namespace for ID-mapped mounts that show files of
+// user and group owner as files of user and group agent. To create the namespace, it
+// starts a process, which is stopped before its first instruction and killed.
 func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	one := []syscall.SysProcIDMap{{ContainerID: int(owner), HostID: agent, Size: 1}}
 	p, err := os.StartProcess("/proc/self/exe", []string{"stint-userns"}, &os.ProcAttr{
@@ -41,14 +41,15 @@ func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	return f, nil
 }
 
-// CloneTree clones the mounts at a path recursively, without setuid and
-// devices, and ID-mapped unless userns is -1. The caller moves the returned
-// mount and closes its descriptor.
+// CloneTree returns the descriptor of a detached clone of the mount at source and
+// of all mounts below. The clone ignores setuid bits and devices, and is ID-mapped
+// by the user namespace userns unless userns is -1. The caller attaches the clone
+// with move_mount and closes the descriptor.
 func CloneTree(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, unix.AT_RECURSIVE)
 }
 
-// CloneMount is like CloneTree without the mounts below the path.
+// CloneMount is like CloneTree but does not clone the mounts below source.
 func CloneMount(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, 0)
 }
@@ -58,8 +59,8 @@ func clone(source string, writable bool, userns int, recursive uint) (int, error
 	if err != nil {
 		return -1, fmt.Errorf("opening tree: %w", err)
 	}
-	// Private propagation: mounts inside do not appear on the host, and vice
-	// versa.
+	// With private propagation, mounts in the sandbox do not appear on the host,
+	// and mounts on the host do not appear in the sandbox.
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if !writable {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY

@@ -1,21 +1,21 @@
 package layout
 
-// Entry is a part of the system that a sandbox shows: a symbolic link or a tree
-// to bind.
+// Entry is a part of the host's system or of an image that a sandbox shows: a
+// symbolic link, or a file or folder that is bind-mounted.
 type Entry struct {
-	Path   string // inside
-	Link   string // target, if Path is a link
-	File   bool
-	Source string // path of the tree; Path if empty
+	Path   string // absolute path in the sandbox
+	Link   string // target, if the entry is a symbolic link
+	File   bool   // the entry is a regular file
+	Source string // absolute path in the image; empty for the host's Path
 }
 
-// File is a small file of /etc.
+// File is a small generated file, such as a file of /etc.
 type File struct {
-	Name string
+	Name string // path below the file's base folder
 	Data []byte
 }
 
 // CertificateFiles are the paths of the trusted certificate authorities on
-// Debian, Fedora, Alpine and OpenSSL, and SUSE. If none exists, the first is
-// created.
+// Debian, Fedora, Alpine and OpenSSL, and SUSE. If the system has
+// none of them, init creates the first.
 var CertificateFiles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"}

@@ -1,12 +1,11 @@
 // Package layout defines the paths, attributes, and entries of a sandbox's file
-// system that both the server and programs inside use.
+// system. Both the server and init use them.
 //
-// It is separate from package sandbox because programs inside start faster with
-// fewer imports.
+// It is separate from package sandbox because init starts faster with fewer imports.
 package layout
 
-// The fixed paths inside every sandbox. Agent command lines refuse to resume a
-// conversation in another folder.
+// The paths in every sandbox. They are the same for all runs, because agents'
+// programs refuse to resume a conversation in another folder.
 const (
 	HomeDir      = "/home/agent"
 	WorkspaceDir = "/workspace"
@@ -16,5 +15,5 @@ const (
 // The extended attributes of overlay folders.
 const (
 	OverlayAttrs = "user.overlay."
-	OpaqueAttr   = OverlayAttrs + "opaque" // "y" on a folder that hides the folders below it
+	OpaqueAttr   = OverlayAttrs + "opaque" // if "y", the folder hides the folders of the same path in lower layers
 )

@@ -38,8 +38,8 @@ func Open(tcp, dns *os.File) (*sandbox.Network, error) {
 
 type listener struct{ *net.TCPListener }
 
-// Accept returns the next connection and its original destination. Connections
-// to the socket's own loopback address are closed.
+// Accept returns the next connection and its original destination. It closes
+// connections to the socket's own loopback address, which were not redirected.
 func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -50,7 +50,7 @@ func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
 		if err == nil && !target.Addr().IsLoopback() {
 			return c, target, nil
 		}
-		_ = c.Close() // it has no destination
+		_ = c.Close() // the connection was not redirected
 	}
 }
 
@@ -61,8 +61,8 @@ func originalTarget(c *net.TCPConn) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	// The option returns a sockaddr_in. This function returns any 16 bytes:
-	// family and port, then the address.
+	// The option's value is a sockaddr_in of 16 bytes: family, port, address,
+	// padding. GetsockoptIPv6Mreq can read any value of this size.
 	var answer *unix.IPv6Mreq
 	cerr := raw.Control(func(fd uintptr) {
 		answer, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)

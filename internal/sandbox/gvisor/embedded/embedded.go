@@ -10,14 +10,14 @@ import (
 	"gvisor.dev/gvisor/runsc/cli/maincli"
 )
 
-// MaybeRunsc runs the process as a part of gVisor if it was started as one, and
-// then does not return. It must be called first in main.
+// MaybeRunsc runs the process as runsc if its arguments say so; it then does not
+// return. It must be the first call in main.
 func MaybeRunsc() {
 	if len(os.Args) == 0 {
 		return
 	}
-	// Runsc starts itself under several names, and one helper under the path of
-	// its binary.
+	// Runsc starts itself under several names that begin with runsc, and its
+	// helper umount as /proc/self/exe.
 	helper := len(os.Args) > 1 && os.Args[0] == "/proc/self/exe" && os.Args[1] == "umount"
 	if helper || strings.HasPrefix(filepath.Base(os.Args[0]), "runsc") {
 		useFilters()

@@ -13,9 +13,9 @@ import (
 
 //go:generate go run ../internal/filtergen
 
-// gVisor's own builds contain precomputed filters in tables that its Go module
-// leaves empty and does not allow to set. Computing a filter takes a third of a
-// sandbox's start.
+// The tables of precomputed system call filters. gVisor's own builds fill them, but
+// its Go module leaves them empty and does not export them. Without precomputed
+// filters, computing them takes a third of the time of a sandbox's start.
 //
 //go:linkname kernelFilters gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var kernelFilters map[string]precompiledseccomp.Program
@@ -23,8 +23,8 @@ var kernelFilters map[string]precompiledseccomp.Program
 //go:linkname filesFilters gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
 var filesFilters map[string]precompiledseccomp.Program
 
-// useFilters sets the tables if the precomputed filters are for the linked
-// version of gVisor. Otherwise gVisor computes its filters.
+// useFilters adds the precomputed filters to the tables if they were generated for
+// the linked version of gVisor. Otherwise gVisor computes its filters.
 func useFilters() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -2,5 +2,5 @@
 
 package embedded
 
-// useFilters does nothing: on arm64 each sandbox computes its filters.
+// useFilters does nothing: on arm64 gVisor computes its filters for each sandbox.
 func useFilters() {}

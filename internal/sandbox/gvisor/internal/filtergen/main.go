@@ -1,6 +1,7 @@
 // Command filtergen precomputes the system call filters of gVisor's processes
 // for the one configuration that sandboxes use. It computes the filters of all
-// configurations, which takes a minute, and selects the right one.
+// configurations, which takes a minute, selects this one, and writes it to a Go
+// file in the working directory.
 package main
 
 import (
@@ -19,8 +20,9 @@ import (
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
-// The parts of a configuration's name that must match. Both kinds of process
-// are built without cgo and use the network of their namespace.
+// The options that the name of a configuration must contain, for gVisor's kernel
+// process and for its file server process. Both are built without cgo and use the
+// network of their namespace.
 var (
 	kernelOptions = []string{
 		`Platform="systrap" `, " HostNetwork=true ", " HostNetworkRawSockets=false ", " HostFilesystem=true ", " ProfileEnable=false ", " NVProxy=false ",
@@ -96,7 +98,7 @@ func write(out *bytes.Buffer, name string, p precompiledseccomp.Program) {
 	out.WriteString("},\n}\n\n")
 }
 
-// literal returns a list as an element of a composite literal.
+// literal returns the Go source of list as an element of a composite literal.
 func literal(list []int) string {
 	if list == nil {
 		return "nil"
