@@ -16,9 +16,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// Attach adds limits and mounts. After an error other than ErrAttach,
-// ErrOverlay, or *sandbox.Error, a part may have been applied, and the sandbox
-// must be closed.
+// Attach sets the limits and adds mounts. After ErrAttach, ErrOverlay, or a
+// *sandbox.Error, the sandbox can still be used. After any other error, a part may
+// have been applied, and the caller must close the sandbox.
 func (sb *instance) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
 	sb.attachMu.Lock()
 	defer sb.attachMu.Unlock()
@@ -73,7 +73,7 @@ func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	sb.state.limits = r
 	sb.state.mu.Unlock()
 	if sb.driver.kernel != nil {
-		return nil // its own file systems keep their sizes
+		return nil // the file systems of the user-space kernel keep their sizes
 	}
 	if err := sb.sendAttachments(ctx, r, list, trees); err != nil {
 		return err
@@ -81,9 +81,9 @@ func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	return sb.addOverlayDevices()
 }
 
-// mountTrees returns the ID-mapped trees of mounts if init does not have the
-// privilege to create them. It sets FD to 1 for each of them; the order of the
-// trees defines which one belongs to which mount.
+// mountTrees returns an ID-mapped tree for each mount if init does not have the
+// privilege to create them. The trees are in the order of the mounts. The FD of
+// these mounts is set to 1. The caller closes the trees, even after an error.
 func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 	var trees []*os.File
 	if !sb.ids.reserved {
@@ -125,7 +125,7 @@ func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, li
 	return nil
 }
 
-// sendAttachment sends one attachment with its trees.
+// sendAttachment sends one attachment with its trees and waits for the answer.
 func (sb *instance) sendAttachment(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
 	file, err := control.MemoryFile("attachment", a)
 	if err != nil {

@@ -42,7 +42,7 @@ type Config struct {
 	// UIDBase is the first of 2^27 user and group IDs that sandboxes use if the
 	// server runs as root; DefaultUIDBase if 0.
 	UIDBase uint32
-	// Kernel, if not nil, is a user-space kernel between sandboxes and agents.
+	// Kernel, if not nil, is a user-space kernel that runs the agents.
 	Kernel *Kernel
 	// DiskInterval is the minimum time between two scans of a sandbox's
 	// folders; 2 s if 0.
@@ -62,16 +62,16 @@ type Driver struct {
 	groups       *cgroup.Parent
 	template     setup.Plan
 	diskInterval time.Duration
-	kernel       *Kernel // nil without one
-	memory       int64   // bytes of the host
+	kernel       *Kernel // nil without a user-space kernel
+	memory       int64   // memory of the host in bytes; 0 if unknown
 	// noOverlay is the reason why overlays do not work; nil if they do.
 	noOverlay error
 
 	live sync.Map // IDs of sandboxes that are not closed
 }
 
-// New returns the driver after preparing one sandbox as a trial. If the host
-// lacks something, the error wraps sandbox.ErrUnavailable and names it.
+// New prepares a sandbox as a trial and returns the driver. If the host lacks a
+// requirement, the error wraps sandbox.ErrUnavailable and names the requirement.
 func New(c Config) (*Driver, error) {
 	d, err := newDriver(c)
 	if err != nil {
@@ -161,11 +161,12 @@ func (d *Driver) Name() string {
 	return "namespace"
 }
 
-// Probe prepares and closes a sandbox without and one with a network.
+// Probe reports what the driver supports on this host. As a trial, it prepares and
+// closes a sandbox without a network and a sandbox with a network.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	can := d.groups.Enforced()
 	can.Disk = true
-	can.Pids = can.Pids || d.kernel != nil // the user-space kernel enforces it
+	can.Pids = can.Pids || d.kernel != nil // a user-space kernel enforces the process limit
 	r := sandbox.Report{
 		Driver:    d.Name(),
 		Available: true,
@@ -211,7 +212,8 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	return r
 }
 
-// landlockNote returns a sentence about the host's Landlock support.
+// landlockNote returns a sentence for the operator about the host's version of
+// Landlock; version 0 means that it cannot be used.
 func landlockNote(version int) string {
 	switch {
 	case version == 0:
@@ -222,7 +224,7 @@ func landlockNote(version int) string {
 	return fmt.Sprintf("Landlock (version %d) isolates files, signals, and sockets, in addition to namespaces, mounts, and file modes.", version)
 }
 
-// Close releases the driver's own resources. Its sandboxes must be closed.
+// Close releases the driver's own resources. Its sandboxes must have been closed.
 func (d *Driver) Close() error {
 	if err := d.groups.Close(); err != nil {
 		return fmt.Errorf("namespace: %w", err)

@@ -24,19 +24,19 @@ type instance struct {
 	driver     *Driver
 	spec       sandbox.Spec
 	ids        assignedIDs
-	system     []layout.Entry
-	process    *os.Process // init
+	system     []layout.Entry // entries of the host's system or the image that the root shows
+	process    *os.Process    // init
 	conn       *control.Conn
 	group      *cgroup.Group
 	stderr     *os.File         // of init
-	lifeline   *os.File         // init exits when it closes; nil without a user-space kernel
-	network    *sandbox.Network // nil without one
+	lifeline   *os.File         // pipe; init exits when this end closes; nil without a user-space kernel
+	network    *sandbox.Network // nil if the spec does not request one
 	disk       diskusage.Scanner
-	goroutines sync.WaitGroup // the listener
+	goroutines sync.WaitGroup // conn.Listen, and closing the network
 
 	attachMu sync.Mutex // held by Attach and Start; guards the fields below
 	attached bool
-	mounts   []setup.Mount // all of them
+	mounts   []setup.Mount // mounts of Prepare and Attach
 
 	closeMu sync.Mutex // held by Close; guards closed
 	closed  bool
@@ -44,24 +44,25 @@ type instance struct {
 	state instanceState
 }
 
-// assignedIDs is the range of user IDs of a sandbox.
+// assignedIDs is the range of user IDs of a sandbox. It is zero if the server does
+// not run as root.
 type assignedIDs struct {
-	slot     int
-	reserved bool
-	userns   *os.File // the driver's, which maps the server's user to the agent
+	slot     int      // number of the range
+	reserved bool     // slot is reserved for this sandbox
+	userns   *os.File // maps the server's user to the agent; owned by the driver
 }
 
 // instanceState is the state of a sandbox that changes while it runs.
 type instanceState struct {
 	mu             sync.Mutex // guards the fields below
 	limits         sandbox.Resources
-	writable       []string     // host folders
-	uppers         []string     // upper folders with a work folder
-	diskExceeded   bool         // killed for its disk limit
-	memoryExceeded bool         // killed for its memory limit, if no control group enforces it
-	finalScanDone  bool         // the folders were scanned after the end
-	lastSample     cgroup.Usage // latest sum of the processes, without control groups
-	cpuAtExit      time.Duration
+	writable       []string      // writable host folders
+	uppers         []string      // upper folders with a work folder
+	diskExceeded   bool          // killed for its disk limit
+	memoryExceeded bool          // killed for its memory limit, if no control group enforces it
+	finalScanDone  bool          // isFinalScan has returned true
+	lastSample     cgroup.Usage  // maxima of the sums over all processes, if control groups do not count
+	cpuAtExit      time.Duration // CPU time of all processes; 0 until init has ended
 }
 
 // ID returns the spec's ID.
@@ -78,7 +79,7 @@ func (sb *instance) limitsAndDirs() (sandbox.Resources, []string) {
 	return sb.state.limits, sb.state.writable
 }
 
-// killInit kills init and so the sandbox, and logs a failure.
+// killInit kills init, which ends all processes of the sandbox. It logs a failure.
 func (sb *instance) killInit() {
 	if err := sb.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		sb.driver.log.Warn("killing a sandbox failed", "sandbox", sb.spec.ID, "error", err)
@@ -97,7 +98,8 @@ func (sb *instance) killAndReap() {
 	}
 }
 
-// cause returns the cause of an exit, which init alone cannot determine.
+// cause returns the cause of an exit. Init reports a cause in e, but it does not
+// know about limits and Kill.
 func (sb *instance) cause(e sandbox.Exit, killed bool) sandbox.Cause {
 	sb.state.mu.Lock()
 	defer sb.state.mu.Unlock()
@@ -111,7 +113,7 @@ func (sb *instance) cause(e sandbox.Exit, killed bool) sandbox.Cause {
 	case e.Cause == sandbox.Killed:
 		return e.Cause
 	case e.Code == 128+int(syscall.SIGKILL) && sb.group.OOMKills() > 0:
-		return sandbox.OOMKilled // the command itself, or a child, and the command returned its exit code
+		return sandbox.OOMKilled // the kernel killed the command, or a child, and the command returned the child's exit code
 	}
 	return e.Cause
 }
@@ -122,16 +124,17 @@ func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	defer sb.attachMu.Unlock()
 	err := sb.conn.Start(ctx, c)
 	if err != nil && ctx.Err() != nil {
-		// Whether the command was started is unknown, so it must be killed.
+		// The command may have been started, so the sandbox must be killed.
 		sb.killInit()
 	}
 	return err
 }
 
-// Wait waits for the command to end.
+// Wait returns after the command has ended and its output was written.
 func (sb *instance) Wait(ctx context.Context) (sandbox.Exit, error) { return sb.conn.Wait(ctx) }
 
-// Kill ends all processes in the sandbox.
+// Kill ends all processes in the sandbox. If grace is positive and a command was
+// started, it first sends SIGTERM and waits up to grace.
 func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	if sb.process == nil {
 		return nil
@@ -151,7 +154,8 @@ func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// Close kills the sandbox and releases all resources of Prepare.
+// Close kills the sandbox and releases all its resources except the caller's
+// folders. After an error, it can be called again.
 func (sb *instance) Close(ctx context.Context) error {
 	sb.closeMu.Lock()
 	defer sb.closeMu.Unlock()

@@ -24,17 +24,19 @@ type Kernel struct {
 	Note       string // sentence for sandbox.Report
 	Binary     string // path of the kernel's program
 	InitBinary string // path of a program that runs as agentinit under its name, inside the kernel
-	// Command returns the kernel's command line and the files that are created
-	// below setup.KernelDir. Mounts are the folders that
-	// change while it runs.
+	// Command returns the kernel's command line and the files that init creates
+	// below setup.KernelDir. mounts are the folders in which files may change
+	// while the kernel runs. shm is the size of /dev/shm in bytes; 0 is the default.
 	Command func(id string, mounts []setup.Mount, shm int64) ([]string, []layout.File, error)
-	// Overhead returns what the kernel itself needs of limits that the control
-	// group enforces for the kernel and the agent together.
+	// Overhead returns the resources that the kernel itself needs for an agent
+	// with the limits r. They are added to r, because one control group contains
+	// the kernel and the agent.
 	Overhead func(r sandbox.Resources) sandbox.Resources
 }
 
-// planKernel completes the plan and returns the files that init inherits after
-// the mounts' trees.
+// planKernel adds the user-space kernel to the plan. It returns the files that init
+// inherits after the trees of the mounts: the kernel's binary, the binary of
+// agentinit, and the read end of the lifeline.
 func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 	in := sb.driver.kernel
 	mounts := p.Mounts
@@ -63,7 +65,8 @@ func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 	return append(files, os.NewFile(uintptr(ends[0]), "lifeline")), nil
 }
 
-// awaitKernel waits for agentinit inside the user-space kernel.
+// awaitKernel waits until agentinit inside the user-space kernel, if there is one,
+// is ready.
 func (sb *instance) awaitKernel(ctx context.Context) error {
 	if sb.driver.kernel == nil {
 		return nil
@@ -79,8 +82,9 @@ func (sb *instance) awaitKernel(ctx context.Context) error {
 	return nil
 }
 
-// pidLimit returns the process limit that a user-space kernel enforces: from
-// outside, the agent's processes cannot be distinguished from the kernel's own.
+// pidLimit returns the process limit that agentinit sets inside a user-space
+// kernel, or 0 without such a kernel. The control group cannot enforce this limit,
+// because it also counts the kernel's own processes.
 func (sb *instance) pidLimit() int64 {
 	if sb.driver.kernel == nil {
 		return 0

@@ -20,8 +20,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 )
 
-// planRoot plans the root. If the server runs as root, it returns an ID-mapped
-// tree of each folder; init inherits them in that order.
+// planRoot adds the entries and mounts of the root to the plan. If the server runs
+// as root, it also returns an ID-mapped tree of each mount, in the order in which
+// init inherits the trees.
 func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
 	if sb.spec.Image != "" {
 		var err error
@@ -50,7 +51,8 @@ func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
 	return sb.mapMounts(p)
 }
 
-// specMounts returns the mounts of the spec.
+// specMounts returns the mounts of the spec: home, workspace, the run's folder, the
+// spec's Mounts, and /tmp. One of Mounts can replace home or workspace.
 func (sb *instance) specMounts() ([]setup.Mount, error) {
 	more, err := sb.expand(sb.spec.Mounts)
 	if err != nil {
@@ -78,8 +80,8 @@ func (sb *instance) specMounts() ([]setup.Mount, error) {
 	return list, nil
 }
 
-// placeMounts sorts mounts by the length of their targets, ensures that each
-// target exists, and adds them to the sandbox's mounts.
+// placeMounts sorts list by the length of the targets, ensures that each target
+// exists or will be created by init, and adds list to the sandbox's mounts.
 func (sb *instance) placeMounts(list []setup.Mount) error {
 	slices.SortStableFunc(list, func(a, b setup.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	mounts := slices.Clone(sb.mounts)
@@ -121,7 +123,8 @@ func (sb *instance) setMounts(mounts []setup.Mount) {
 	sb.state.writable = writable
 }
 
-// replacesDir reports whether a mount may replace an existing one.
+// replacesDir reports whether m may replace the mount before at the same target: an
+// overlay may replace a plain mount of home or workspace.
 func replacesDir(m, before *setup.Mount) bool {
 	return before.Target == m.Target && sandbox.IsAgentDir(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
 }
@@ -139,11 +142,11 @@ func checkSources(m *setup.Mount) error {
 	return nil
 }
 
-// makeTarget creates the target folder of a mount inside another mount's
-// source, to which only the server can write, or lets init create it on its own
-// root.
+// makeTarget ensures that the target folder of m exists. If the target is inside an
+// earlier mount, makeTarget creates the folder in the source of that mount.
+// Otherwise init creates the folder on its root.
 func (sb *instance) makeTarget(before []setup.Mount, m *setup.Mount) error {
-	for _, over := range slices.Backward(before) { // the longest target is the nearest
+	for _, over := range slices.Backward(before) { // longer targets are at the end, so the nearest mount is found first
 		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
 		if !ok {
 			continue
@@ -172,7 +175,8 @@ func makeTargetIn(over *setup.Mount, rel string) error {
 	return root.MkdirAll(rel, 0o755)
 }
 
-// mapMounts returns the trees of all mounts of a plan.
+// mapMounts returns an ID-mapped tree for each mount of a plan, including the trust
+// bundle and the image, and sets the FD of each mount.
 func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
 	add := func(m *setup.Mount, userns *os.File) error {
@@ -200,8 +204,8 @@ func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	if p.Image.Source == "" {
 		return trees, nil
 	}
-	// The image belongs to root inside, so its modes apply to the agent as to
-	// any other user.
+	// The image's files belong to user 0 inside, so that the agent has only the
+	// permissions of other users.
 	userns, err := sb.driver.ranges.userNamespace(sb.driver.ranges.firstID(sb.ids.slot))
 	if err != nil {
 		return trees, fmt.Errorf("preparing sandbox: %w", err)

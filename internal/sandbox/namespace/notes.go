@@ -23,8 +23,9 @@ func coreDumpNote() string {
 	return coreDumpNoteFor(string(pattern), l.Max)
 }
 
-// coreDumpNoteFor checks the core pattern and the server's limit, which is the
-// upper bound of a sandbox's limit: see agentinit.DisableCoreDumps.
+// coreDumpNoteFor is coreDumpNote for a core pattern and the server's hard limit of
+// core dumps. If the hard limit is 0, a sandbox cannot set the limit of 1 byte that
+// prevents such dumps: see agentinit.DisableCoreDumps.
 func coreDumpNoteFor(pattern string, most uint64) string {
 	if !strings.HasPrefix(pattern, "|") || most > 0 {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// expand returns one mount per target and creates the work folders of overlays,
-// which exist until Close or removeWorkDirs.
+// expand returns one mount for each target, including aliases. It creates the work
+// folders of overlays, which exist until Close or removeWorkDirs.
 func (sb *instance) expand(mounts []sandbox.Mount) ([]setup.Mount, error) {
 	var list []setup.Mount
 	for _, m := range sandbox.Flatten(mounts) {
@@ -29,7 +29,7 @@ func (sb *instance) expand(mounts []sandbox.Mount) ([]setup.Mount, error) {
 			return nil, err
 		}
 		targets := append([]string{m.Target}, m.Alias...)
-		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // the order in which all mounts are made
+		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // placeMounts uses the same order
 		for i, target := range targets {
 			one := setup.Mount{Target: target, Layers: m.Layers, Upper: m.Upper, Writable: m.Upper != ""}
 			if i > 0 {
@@ -68,7 +68,7 @@ func (sb *instance) makeWorkDir(m *sandbox.Mount) error {
 // keep ones. Their overlays must not be in use.
 func (sb *instance) removeWorkDirs(keep int) error {
 	sb.state.mu.Lock()
-	keep = min(keep, len(sb.state.uppers)) // Close may have run concurrently
+	keep = min(keep, len(sb.state.uppers)) // a concurrent Close may have removed them
 	gone := sb.state.uppers[keep:]
 	sb.state.uppers = sb.state.uppers[:keep:keep]
 	sb.state.mu.Unlock()

@@ -21,10 +21,11 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// initThreads is the number of threads that init needs within a process limit.
+// initThreads is the number of threads of init. It is added to the process limit of
+// the control group, which contains init and the agent.
 const initThreads = 16
 
-// Prepare creates a sandbox with an init process that waits for the command.
+// Prepare creates a sandbox. Its init process then waits for Attach and Start.
 func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -71,8 +72,9 @@ func (sb *instance) prepare(ctx context.Context) error {
 	return sb.awaitKernel(ctx)
 }
 
-// setUpError returns a message for errors that only the host's operator can
-// fix.
+// setUpError returns the error of Prepare for an error of init. If the kernel lacks
+// nf_tables, the error is a *sandbox.Error with a message for the operator. If the
+// kernel cannot mount the overlays, it wraps sandbox.ErrOverlay.
 func (sb *instance) setUpError(err error) error {
 	if sb.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
 		return &sandbox.Error{Message: "The host's kernel cannot redirect a sandbox's network to Stint: nf_tables with nat chains and redirect is missing.", Err: err}
@@ -83,6 +85,8 @@ func (sb *instance) setUpError(err error) error {
 	return fmt.Errorf("preparing sandbox: %w", err)
 }
 
+// takeNetwork opens the network with the sockets that init has sent, if the spec
+// requests a network. It closes the files in any case.
 func (sb *instance) takeNetwork(sockets []*os.File) error {
 	defer func() {
 		for _, f := range sockets {
@@ -107,8 +111,8 @@ func (sb *instance) takeNetwork(sockets []*os.File) error {
 	return nil
 }
 
-// newInit starts init. It returns the files that init inherits, also with an
-// error; the caller closes them.
+// newInit starts init. It returns the files that init inherits, which the caller
+// must close, even after an error.
 func (sb *instance) newInit() ([]*os.File, error) {
 	d, p := sb.driver, sb.driver.template
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -165,8 +169,8 @@ func (sb *instance) newInit() ([]*os.File, error) {
 	return files, nil
 }
 
-// groupLimits returns the agent's limits plus the needs of init or the kernel
-// in the same group.
+// groupLimits returns the limits of the control group: the agent's limits r plus the
+// needs of init or of the user-space kernel. Unlimited resources stay unlimited.
 func (d *Driver) groupLimits(r sandbox.Resources) sandbox.Resources {
 	own := sandbox.Resources{Pids: initThreads}
 	if d.kernel != nil {
@@ -181,9 +185,10 @@ func (d *Driver) groupLimits(r sandbox.Resources) sandbox.Resources {
 	return r
 }
 
-// processAttr does not set a parent-death signal: it would be sent when the
-// thread that started init ends, which a multi-threaded program does not
-// control. Init exits when the control socket closes instead.
+// processAttr returns the attributes of the init process. They do not include a
+// parent-death signal: the kernel sends it when the thread that started init ends,
+// and a Go program does not control its threads. Instead, init exits when the
+// control socket closes.
 func (sb *instance) processAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:     true, // a terminal's Ctrl-C is for the server only
@@ -195,7 +200,7 @@ func (sb *instance) processAttr() *syscall.SysProcAttr {
 	user, group := os.Geteuid(), os.Getegid()
 	switch r := sb.driver.ranges; {
 	case r != nil && sb.driver.kernel != nil:
-		// One user is sufficient: gVisor has its own users.
+		// One mapped user is sufficient: the user-space kernel has its own users.
 		user, group = r.agentID(sb.ids.slot), r.agentID(sb.ids.slot)
 		attr.Credential = &syscall.Credential{Uid: agentinit.AgentID, Gid: agentinit.AgentID}
 		attr.GidMappingsEnableSetgroups = true
@@ -213,7 +218,7 @@ func (sb *instance) processAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// startError adds the usual reason why user namespaces are not permitted.
+// startError adds the reason to err if the host does not permit user namespaces.
 func startError(err error) error {
 	for _, hint := range []struct{ file, bad, text string }{
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are disabled (sysctl kernel.unprivileged_userns_clone=1 enables them)"},
@@ -227,7 +232,8 @@ func startError(err error) error {
 	return fmt.Errorf("starting the sandbox's first process: %w", err)
 }
 
-// initStderr returns init's stderr, to which it writes only if it crashes.
+// initStderr returns the beginning of the text that init or the user-space kernel
+// wrote to stderr. Init writes to stderr only if it fails.
 func (sb *instance) initStderr() string {
 	text, err := io.ReadAll(io.NewSectionReader(sb.stderr, 0, 4<<10))
 	if err != nil || len(text) == 0 {

@@ -13,10 +13,10 @@ import (
 
 // procStat contains fields of /proc/<pid>/stat.
 type procStat struct {
-	cpu        time.Duration // including children that it has waited for
+	cpu        time.Duration // user and system time, including children that the process has waited for
 	threads    int64
-	rss        int64 // bytes
-	startTicks string
+	rss        int64  // bytes
+	startTicks string // start time in clock ticks since boot
 }
 
 // tick is the unit of times in /proc: 10 ms on all architectures that Go
@@ -31,15 +31,15 @@ func readStat(proc string, pid int) (procStat, error) {
 	return parseStat(b)
 }
 
-// parseStat finds the end of the process name, which may contain any character,
-// by its last bracket.
+// parseStat parses the content of /proc/<pid>/stat. The process name is in brackets
+// and may contain any character, so it ends at the last closing bracket.
 func parseStat(b []byte) (procStat, error) {
 	i := bytes.LastIndexByte(b, ')')
 	f := bytes.Fields(b[i+1:])
 	if i < 0 || len(f) < 22 {
 		return procStat{}, fmt.Errorf("malformed stat %q", b)
 	}
-	var n [24]int64 // indexed from the state, which is field 3 in the manual
+	var n [24]int64 // fields by index; index 0 is the state, field 3 in proc_pid_stat(5)
 	for _, k := range []int{11, 12, 13, 14, 17, 21} {
 		v, err := strconv.ParseInt(string(f[k]), 10, 64)
 		if err != nil {
@@ -55,14 +55,15 @@ func parseStat(b []byte) (procStat, error) {
 	}, nil
 }
 
-// sumProcesses returns the total usage of a sandbox's processes, for hosts
-// without control groups. It reads init's proc file system. The processes of a
-// user-space kernel all map the agent's memory, which is counted once.
+// sumProcesses returns the total usage of a sandbox's processes, for hosts without
+// control groups: CPU time, memory in bytes, and number of threads. It reads the
+// sandbox's proc file system. All processes of a user-space kernel map the agent's
+// memory; it is counted once.
 func sumProcesses(init int, kernel bool) (cpu time.Duration, memory, pids int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(init), "root/proc")
 	entries, err := os.ReadDir(proc)
 	if err != nil {
-		return 0, 0, 0 // ended
+		return 0, 0, 0 // the sandbox has ended
 	}
 	once := int64(0)
 	for _, e := range entries {
@@ -72,7 +73,7 @@ func sumProcesses(init int, kernel bool) (cpu time.Duration, memory, pids int64)
 		}
 		st, err := readStat(proc, pid)
 		if err != nil {
-			continue // ended meanwhile
+			continue // the process has ended
 		}
 		if kernel {
 			shared := min(sharedBytes(proc, pid), st.rss)
@@ -86,7 +87,8 @@ func sumProcesses(init int, kernel bool) (cpu time.Duration, memory, pids int64)
 	return cpu, memory + once, pids
 }
 
-// sharedBytes returns the shared memory of a process, or 0 if it has ended.
+// sharedBytes returns the shared memory of a process in bytes, or 0 if the process
+// has ended.
 func sharedBytes(proc string, pid int) int64 {
 	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "statm"))
 	if err != nil {

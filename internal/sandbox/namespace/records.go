@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// record identifies a sandbox's init process for a later process. The start
-// time distinguishes it from another process with the same number.
+// record identifies a sandbox's init process, so that a later server process can end
+// it. The start time distinguishes it from a later process with the same ID.
 type record struct {
 	PID     int
 	Started string // clock ticks since boot
-	Boot    string
+	Boot    string // the kernel's boot ID
 }
 
 const (
@@ -32,8 +32,8 @@ const (
 
 func (d *Driver) recordPath(id string) string { return filepath.Join(d.dir, id+recordSuffix) }
 
-// writeRecord does not sync: after a crash of the host the process does not
-// exist.
+// writeRecord stores the record of a sandbox. It does not sync the file, because
+// the process does not survive a crash of the host.
 func (d *Driver) writeRecord(id string, pid int) error {
 	st, err := readStat("/proc", pid)
 	if err != nil {
@@ -56,9 +56,9 @@ func (d *Driver) dropRecord(id string) error {
 	return nil
 }
 
-// recordGroups stores the cgroup folders of this and earlier processes until
-// Sweep has emptied them: after a restart the server may be in another group,
-// and the folders are below the server's group.
+// recordGroups stores the paths of the cgroup folders of this process and of earlier
+// processes that Sweep has not emptied. The folders are inside the server's control
+// group, and after a restart the server may be in another group.
 func (d *Driver) recordGroups(dirs []string) error {
 	path := filepath.Join(d.dir, groupsFile)
 	text := strings.Join(dirs, "\n")
@@ -79,8 +79,9 @@ func (d *Driver) recordedGroups() ([]string, error) {
 	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' }), nil
 }
 
-// Sweep ends and removes sandboxes of an earlier process with the same state
-// folder. Their processes exit with that process; Sweep waits for them.
+// Sweep ends and removes sandboxes of an earlier process with the same state folder.
+// Their processes usually exit when the earlier process ends. Sweep kills those that
+// remain and waits for their end.
 func (d *Driver) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -129,7 +130,7 @@ func (d *Driver) killRecorded(ctx context.Context, path string) error {
 	}
 	defer unix.Close(fd)
 	if st, err := readStat("/proc", r.PID); err != nil || st.startTicks != r.Started {
-		return nil // the number belongs to another process now
+		return nil // the ID belongs to another process now
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
@@ -137,12 +138,12 @@ func (d *Driver) killRecorded(ctx context.Context, path string) error {
 	return waitExit(ctx, fd)
 }
 
-// exitTimeout allows for a busy machine and for processes that release much
-// memory.
+// exitTimeout is the maximum wait for a process to end. It allows for a busy machine
+// and for processes that release much memory.
 const exitTimeout = 30 * time.Second
 
-// waitExit waits until the process of a descriptor, and therefore its whole PID
-// namespace, has ended.
+// waitExit waits until the init process that pidfd refers to has ended. All processes
+// of its PID namespace have then ended too.
 func waitExit(ctx context.Context, pidfd int) error {
 	deadline := time.Now().Add(exitTimeout)
 	for time.Now().Before(deadline) && ctx.Err() == nil {

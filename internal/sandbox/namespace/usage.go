@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
-// Usage returns the counters of the control groups, or the sum of the processes
-// without groups. Disk is the result of the last scan, at most a few seconds
-// old.
+// Usage returns the counters of the control groups. Counters that the groups do not
+// provide are sums over the sandbox's processes. Disk is the result of the last scan,
+// which is usually at most a few seconds old.
 func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	s, err := sb.sampleOpen()
 	if err != nil {
@@ -34,7 +34,7 @@ func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	return u, nil
 }
 
-// sampleOpen samples a sandbox that is not closed.
+// sampleOpen returns sample, or an error if the sandbox is closed.
 func (sb *instance) sampleOpen() (cgroup.Usage, error) {
 	sb.closeMu.Lock()
 	defer sb.closeMu.Unlock()
@@ -44,9 +44,9 @@ func (sb *instance) sampleOpen() (cgroup.Usage, error) {
 	return sb.sample()
 }
 
-// diskUsed scans the folders if a scan is due or if it is the final one. It
-// does not wait for a scan by another goroutine, because the agent decides how
-// long a scan takes.
+// diskUsed returns the size of the writable folders in bytes. It scans the folders if
+// a scan is due or if final is true. Unless final is true, it does not wait for a scan
+// by another goroutine, because the agent decides how long a scan takes.
 func (sb *instance) diskUsed(final bool) int64 {
 	limits, writable := sb.limitsAndDirs()
 	l := diskusage.ScanOptions{Dirs: writable, Limit: limits.Disk, Interval: sb.driver.diskInterval, Force: final, Stop: sb.conn.Gone()}
@@ -56,7 +56,8 @@ func (sb *instance) diskUsed(final bool) int64 {
 	return sb.disk.Scan(l)
 }
 
-// isFinalScan reports, once, that the folders do not change any more.
+// isFinalScan returns true once, for the first call after the sandbox has ended, when
+// the folders do not change any more.
 func (sb *instance) isFinalScan() bool {
 	select {
 	case <-sb.conn.Gone():
@@ -70,6 +71,8 @@ func (sb *instance) isFinalScan() bool {
 	return first
 }
 
+// sample returns the counters of the control groups, with missing counters replaced
+// by sums over the sandbox's processes.
 func (sb *instance) sample() (cgroup.Usage, error) {
 	u, err := sb.group.Usage()
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 )
 
-// DefaultUIDBase is the first host user ID that sandboxes use. Distributions
-// leave the range from here to the end of the 31-bit space free: accounts and
-// the ranges of useradd and of container managers end below it. It contains
-// 4096 ranges of 65536 IDs; half of them are reserved for a second driver of
-// the same server.
+// DefaultUIDBase is the first host user ID that sandboxes use. Distributions do not
+// use the IDs from here to 2^31-1: accounts and the ranges of useradd and of
+// container managers end below. These IDs form 4096 ranges of 65536 IDs. The second
+// half, from SecondUIDBase, is for a second driver of the same server.
 const (
 	DefaultUIDBase = 0x7000_0000
 	SecondUIDBase  = DefaultUIDBase + maxRanges*rangeSize
@@ -28,18 +27,19 @@ const (
 
 var errNoRange = errors.New("all user ID ranges are in use")
 
-// userRanges assigns ranges of user IDs, the lowest free one first. Separate
-// ranges isolate the processes and files of sandboxes from each other. Since
-// Linux 5.14 the kernel counts per-user resources of a user namespace also for
-// its creator, the server's user, so init limits them itself.
+// userRanges assigns ranges of user IDs, the lowest free range first. Separate ranges
+// isolate the processes and files of sandboxes from each other. They do not separate
+// per-user resources: since Linux 5.14, the kernel counts those of a user namespace
+// also for its creator, the server's user. Init therefore limits them itself.
 type userRanges struct {
 	base, owner uint32 // owner is the server's user, the owner of the agent's files outside
 	mu          sync.Mutex
-	used        [maxRanges]bool
-	namespaces  map[int]*os.File // user namespaces that show files of owner as files of a user; reused
+	used        [maxRanges]bool  // by slot, the number of a range
+	namespaces  map[int]*os.File // by host user ID; each shows files of owner as files of this user, and is reused
 }
 
-// acquire reserves a range and returns the user namespace for its mounts.
+// acquire reserves a range and returns its slot and the user namespace for its
+// mounts.
 func (r *userRanges) acquire() (int, *os.File, error) {
 	r.mu.Lock()
 	slot := slices.Index(r.used[:], false)
@@ -58,8 +58,8 @@ func (r *userRanges) acquire() (int, *os.File, error) {
 	return slot, userns, nil
 }
 
-// userNamespace returns the user namespace that shows files of the server as files
-// of a user. The caller must have acquired the user's range.
+// userNamespace returns the user namespace that shows files of owner as files of the
+// host user ID user. The caller must have acquired the range that contains user.
 func (r *userRanges) userNamespace(user int) (*os.File, error) {
 	r.mu.Lock()
 	userns := r.namespaces[user]
@@ -99,8 +99,9 @@ func (r *userRanges) firstID(slot int) int { return int(r.base) + slot*rangeSize
 // agentID returns the host user ID of the agent in a slot's sandbox.
 func (r *userRanges) agentID(slot int) int { return r.firstID(slot) + agentinit.AgentID }
 
-// hasUserRange reports whether this process can map a separate range of user
-// IDs for each sandbox. Otherwise it can only map its own user.
+// hasUserRange reports whether this process can map a separate range of user IDs for
+// each sandbox. Otherwise it can map only its own user. hasUserRange returns an error
+// if agents would then be the host's root user.
 func hasUserRange(base uint32) (ok bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil
@@ -123,7 +124,7 @@ func hasUserRange(base uint32) (ok bool, err error) {
 		}
 	}
 	if outside == 0 {
-		// The agent would have the host's root user ID.
+		// Agents would have the user ID of the host's root user.
 		return false, fmt.Errorf("the user IDs from %d to %d are not mapped in this container", base, base+rangeSize*maxRanges-1)
 	}
 	return false, nil

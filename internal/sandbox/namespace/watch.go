@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// memoryInterval is the interval at which a memory limit that the kernel does
-// not enforce is checked.
+// memoryInterval is the interval between checks of a memory limit that the kernel
+// does not enforce.
 const memoryInterval = 250 * time.Millisecond
 
 // watch kills the sandbox when it exceeds a limit that the kernel does not
-// enforce. It returns when the command has ended.
+// enforce. It returns when the command has ended or the sandbox is killed.
 func (sb *instance) watch() {
 	r, _ := sb.limitsAndDirs()
 	memory := r.Memory > 0 && !sb.driver.groups.Enforced().Memory
@@ -43,7 +43,8 @@ func (sb *instance) watch() {
 	}
 }
 
-// killFor sets the reason and kills the sandbox, unless the command has ended.
+// killFor sets reason to true and kills the sandbox. If the command has already
+// ended, its recorded exit does not change.
 func (sb *instance) killFor(reason *bool) {
 	sb.state.mu.Lock()
 	*reason = true

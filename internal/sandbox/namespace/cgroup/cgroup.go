@@ -3,11 +3,11 @@
 // It supports three kinds of host: cgroup v2 with a delegated subtree; cgroup
 // v1 with a folder per controller, often next to a v2 hierarchy that has no
 // controllers but can still kill and count; and hosts without write access,
-// where groups have no limits and report so.
+// where groups have no limits. Enforced and Notes report missing limits.
 //
-// All groups of an installation are in one folder, stint-<instance>, inside the
-// server's own group. The host's limits on the server therefore apply to
-// sandboxes too, and a later process finds the groups of an earlier one.
+// All groups of an installation are in the folder stint-<instance> inside the
+// server's own group, in each hierarchy. The host's limits on the server therefore
+// apply to sandboxes too, and a later process finds the groups of an earlier one.
 package cgroup
 
 import (
@@ -39,16 +39,16 @@ type Config struct {
 // Parent creates groups. It is safe for concurrent use.
 type Parent struct {
 	remove  func(string) error
-	v2      *controllerTree            // cgroup v2, nil if not usable
+	v2      *controllerTree            // cgroup v2; nil if it cannot be used
 	v1      map[string]*controllerTree // cgroup v1 by controller
-	v1Trees []*controllerTree          // cgroup v1; each once, as controllers can share one
-	notes   []string
+	v1Trees []*controllerTree          // the values of v1, each once: controllers can share a hierarchy
+	notes   []string                   // sentences for the operator
 }
 
 // controllerTree is the folder of this parent in one mounted hierarchy.
 type controllerTree struct {
 	dir         string
-	controllers []string
+	controllers []string // controllers that are used
 }
 
 // Open detects the host's control groups. It fails only for an invalid
@@ -108,6 +108,7 @@ func (p *Parent) Enforced() sandbox.Enforced {
 	return sandbox.Enforced{CPU: p.has("cpu"), Memory: p.has("memory"), Pids: p.has("pids")}
 }
 
+// has reports whether groups can use a controller.
 func (p *Parent) has(controller string) bool {
 	return p.v1[controller] != nil || p.v2 != nil && slices.Contains(p.v2.controllers, controller)
 }
@@ -129,8 +130,8 @@ func (p *Parent) Kind() string {
 	return "none"
 }
 
-// Dirs returns the folders that contain this parent's groups, for Sweep in a
-// later process that may be in another group.
+// Dirs returns the folders that contain this parent's groups. A later process
+// passes them to Sweep, because its own group, and therefore its folders, may differ.
 func (p *Parent) Dirs() []string {
 	var dirs []string
 	if p.v2 != nil {
@@ -142,8 +143,8 @@ func (p *Parent) Dirs() []string {
 	return dirs
 }
 
-// Close removes the parent's folders. All groups must be closed. It does not
-// wait for processes.
+// Close removes the parent's folders. All groups must have been closed. If a folder
+// is busy, Close retries for at most a second.
 func (p *Parent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -154,8 +155,9 @@ func (p *Parent) Close() error {
 	return errors.Join(errs...)
 }
 
-// validInstance does not use a regular expression: compiling one would delay
-// the start of every sandbox, because init runs this program.
+// validInstance reports whether s is 1 to 32 characters of a-z, 0-9, and -. It does
+// not use a regular expression: init runs this program, so compiling an expression
+// at initialization would delay the start of every sandbox.
 func validInstance(s string) bool {
 	return len(s) >= 1 && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -167,8 +169,8 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// write writes a control file. Control files exist already; only in tests is a
-// file created.
+// write writes a control file. The kernel has created the file; only in tests,
+// write creates it.
 func write(dir, file, value string) error {
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
 		return fmt.Errorf("cgroup: setting %s: %w", file, err)

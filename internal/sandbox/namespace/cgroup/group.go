@@ -15,20 +15,21 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Group contains the processes of one sandbox. Its methods may be called from
-// several goroutines, Close last.
+// Group contains the processes of one sandbox. After Join, its methods may be
+// called from several goroutines. No other method may be called after
+// Close.
 type Group struct {
 	parent *Parent
 	id     string
 	limits sandbox.Resources // without Disk
-	v2Dir  string            // in the v2 hierarchy; empty without one
-	fd     *os.File          // of v2Dir, for starting a process in it
+	v2Dir  string            // folder in the v2 hierarchy; empty if v2 cannot be used
+	fd     *os.File          // open v2Dir, for starting a process in the group
 	v1Dirs []string          // folders in v1 hierarchies, created by Join
 }
 
-// Create creates the v2 group, if there is one, with its limits, so that a
-// process can be started in it. Join does the rest after the process was
-// started.
+// Create returns a group with the limits l. If cgroup v2 can be used, it creates
+// the group's v2 folder, so that a process can be started in the group. Join creates
+// the v1 folders and adds the process to them.
 func (p *Parent) Create(id string, l sandbox.Resources) (*Group, error) {
 	g := &Group{parent: p, id: id, limits: l}
 	if p.v2 == nil {
@@ -40,8 +41,8 @@ func (p *Parent) Create(id string, l sandbox.Resources) (*Group, error) {
 	}
 	err := g.limitV2()
 	if err == nil && slices.Contains(p.v2.controllers, "memory") {
-		// A sandbox that runs out of memory is killed as a whole: a partial
-		// agent is useless, and the cause can be reported.
+		// If a sandbox runs out of memory, the kernel kills all its processes:
+		// an incomplete agent is useless, and the cause can be reported.
 		err = write(g.v2Dir, "memory.oom.group", "1")
 	}
 	if err == nil {
@@ -53,8 +54,8 @@ func (p *Parent) Create(id string, l sandbox.Resources) (*Group, error) {
 	return g, nil
 }
 
-// FD returns the descriptor of the v2 group's folder for starting a process in
-// it, and false without v2.
+// FD returns the descriptor of the v2 folder, for starting a process in the group.
+// It returns false if v2 cannot be used.
 func (g *Group) FD() (int, bool) {
 	if g.fd == nil {
 		return -1, false
@@ -62,9 +63,9 @@ func (g *Group) FD() (int, bool) {
 	return int(g.fd.Fd()), true
 }
 
-// Join adds a process to the v1 groups. It must have been started in FD's
-// group, if there is one, and must not have children yet; they would not be
-// added.
+// Join adds a process to the v1 groups. If FD returns a descriptor, the process must
+// have been started in this v2 group. It must not have children yet, because they
+// would not be added.
 func (g *Group) Join(pid int) error {
 	for _, h := range g.parent.v1Trees {
 		dir := filepath.Join(h.dir, g.id)
@@ -82,7 +83,8 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
-// writeIfExists writes a file that exists only on kernels with swap accounting.
+// writeIfExists writes a control file if it exists. The files for swap exist only on
+// kernels with swap accounting.
 func writeIfExists(dir, file, value string) error {
 	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -90,7 +92,9 @@ func writeIfExists(dir, file, value string) error {
 	return write(dir, file, value)
 }
 
-// controllerDir returns the group's folder for a controller.
+// controllerDir returns the group's folder for a controller. unified reports whether
+// the folder is in the v2 hierarchy. ok is false if the group does not use the
+// controller.
 func (g *Group) controllerDir(controller string) (dir string, unified, ok bool) {
 	if h := g.parent.v1[controller]; h != nil {
 		dir = filepath.Join(h.dir, g.id)
@@ -102,8 +106,8 @@ func (g *Group) controllerDir(controller string) (dir string, unified, ok bool) 
 	return "", false, false
 }
 
-// Close removes the group. Its processes must have ended. The kernel may need
-// some time to notice; ctx and removeTimeout limit the wait.
+// Close removes the group. Its processes must have ended. The kernel may count them
+// for some time after their end; ctx and removeTimeout limit the wait.
 func (g *Group) Close(ctx context.Context) error {
 	if g.fd != nil {
 		g.fd.Close()
@@ -122,11 +126,12 @@ func (g *Group) dirs() []string {
 	return append([]string{g.v2Dir}, g.v1Dirs...)
 }
 
-// removeTimeout allows for a busy machine and for processes that release much
-// memory.
+// removeTimeout is the maximum time of a removal. It allows for a busy machine and
+// for processes that release much memory.
 const removeTimeout = 10 * time.Second
 
-// remove retries while the kernel still counts ended processes.
+// remove removes a group with rm. It retries while the kernel still counts ended
+// processes (EBUSY).
 func remove(ctx context.Context, rm func(string) error, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()

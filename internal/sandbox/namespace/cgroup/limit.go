@@ -15,8 +15,9 @@ import (
 // period is the period of CPU quotas in microseconds, the kernel's default.
 const period = 100_000
 
-// Limit changes the limits of a joined group. A memory limit below the current
-// usage is refused.
+// Limit changes the limits of a group after Join. If the memory limit is below the
+// current usage and cannot be reached by reclaiming memory, cgroup v1 returns an
+// error, and v2 kills processes.
 func (g *Group) Limit(l sandbox.Resources) error {
 	g.limits = l
 	if g.v2Dir != "" {
@@ -80,9 +81,9 @@ func (g *Group) limitV1(dir string, controllers []string) error {
 	return nil
 }
 
-// limitMemoryV1 sets both memory limits. The limit of memory plus swap must
-// never be below the limit of memory, so the order depends on the direction of
-// the change.
+// limitMemoryV1 sets the limit of memory and the limit of memory plus swap, if it
+// exists. The second must never be below the first, so the order of the writes
+// depends on whether the limits are raised or lowered.
 func limitMemoryV1(dir, bytes string) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(dir, both)); errors.Is(err, fs.ErrNotExist) {
@@ -100,6 +101,7 @@ func limitMemoryV1(dir, bytes string) error {
 	return write(dir, both, bytes)
 }
 
+// valueOr returns n as text, or unlimited if n is not positive.
 func valueOr(n int64, unlimited string) string {
 	if n <= 0 {
 		return unlimited
@@ -107,7 +109,8 @@ func valueOr(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// quotaOr returns the CPU quota, at least the kernel's minimum of 1 ms.
+// quotaOr returns the CPU quota in microseconds per period, at least the kernel's
+// minimum of 1 ms, or unlimited if cores is not positive.
 func quotaOr(cores float64, unlimited string) string {
 	if cores <= 0 {
 		return unlimited

@@ -20,7 +20,7 @@ func (o ownGroup) isV2() bool { return len(o.controllers) == 0 }
 // mountPoint is a line of mountinfo for a control group mount.
 type mountPoint struct {
 	root    string // the group that is mounted at path
-	path    string
+	path    string // the mount point
 	isV2    bool
 	options []string
 }
@@ -53,8 +53,9 @@ func readOwn(root string) ([]ownGroup, error) {
 	return own, nil
 }
 
-// locate returns a group's path below the mount of its hierarchy. In containers
-// a mount may show only a part of the tree; groups outside it are unreachable.
+// locate returns the path of a group on the file system. It returns false if the
+// hierarchy is not mounted, or if the group is outside the part of the hierarchy
+// that is mounted, which is possible in containers.
 func locate(mounts []mountPoint, controllers []string, group string) (string, bool) {
 	for _, m := range mounts {
 		if m.isV2 != (len(controllers) == 0) {
@@ -80,7 +81,7 @@ func readMounts(root string) ([]mountPoint, error) {
 	defer f.Close()
 	var mounts []mountPoint
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20) // overlay mounts list every layer
+	lines.Buffer(nil, 1<<20) // the line of an overlay contains the paths of all layers
 	for lines.Scan() {
 		if m, ok := parseMount(lines.Text()); ok {
 			mounts = append(mounts, m)

@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Sweep kills and removes all groups in the folders of earlier processes, which
-// their Dirs returned, and in this parent's folders. It also removes the
-// folders of earlier processes.
+// Sweep kills the processes of all groups in this parent's folders and in earlier,
+// the folders that Dirs returned in earlier processes, and removes these groups. It
+// also removes the folders in earlier that are not this parent's.
 func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
 	own := map[string]bool{}
 	for _, dir := range p.Dirs() {
@@ -23,7 +23,7 @@ func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
 	var errs []error
 	for _, dir := range append(p.Dirs(), earlier...) {
 		if !strings.HasPrefix(filepath.Base(dir), "stint-") {
-			continue // not one of our folders
+			continue // not a folder of a Parent
 		}
 		errs = append(errs, p.sweepDir(ctx, dir))
 		if !own[dir] {
@@ -56,9 +56,9 @@ func (p *Parent) sweepDir(ctx context.Context, dir string) error {
 	return errors.Join(errs...)
 }
 
-// kill kills all processes of a group, at once if the kernel supports it and
-// one by one otherwise. One round is sufficient, because all processes of a
-// sandbox end with its first.
+// kill kills all processes of a group: at once if the kernel has cgroup.kill, and
+// one by one otherwise. One pass is sufficient, because the kernel ends all
+// processes of a sandbox when its first process ends.
 func kill(dir string) error {
 	switch _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); {
 	case err == nil:

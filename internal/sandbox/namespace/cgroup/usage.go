@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Usage contains a group's resource usage. Known lists the fields that are
-// available.
+// Usage contains a group's resource usage. Known reports which counters are
+// available; Known.Memory applies to Memory, MemoryPeak, and OOMKills.
 type Usage struct {
 	CPU        time.Duration
 	Memory     int64 // bytes in use, without reclaimable file cache
-	MemoryPeak int64
-	Pids       int64
-	OOMKills   int64
+	MemoryPeak int64 // bytes; 0 if unknown
+	Pids       int64 // processes and threads
+	OOMKills   int64 // processes that the kernel killed for lack of memory
 	Known      struct{ CPU, Memory, Pids bool }
 }
 
@@ -65,7 +65,7 @@ func (g *Group) readMemory(u *Usage) error {
 		return err
 	}
 	u.Memory = max(used-idle, 0)
-	if _, err := os.Stat(filepath.Join(dir, peak)); err == nil { // Linux 5.19 and later on version 2
+	if _, err := os.Stat(filepath.Join(dir, peak)); err == nil { // cgroup v2 has it since Linux 5.19
 		if u.MemoryPeak, err = readNumber(dir, peak); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (g *Group) readPids(u *Usage) error {
 }
 
 // OOMKills returns the number of processes of the group that the kernel killed
-// for lack of memory.
+// for lack of memory, or 0 if the number is unknown.
 func (g *Group) OOMKills() int64 {
 	var u Usage
 	if err := g.readMemory(&u); err != nil {
@@ -107,8 +107,8 @@ func readNumber(dir, file string) (int64, error) {
 	return n, nil
 }
 
-// readField reads the value of a "name value" line, or 0 if it does not exist,
-// as on older kernels.
+// readField returns the value of the line "name value" in a control file, or 0 if
+// the file has no such line, as on older kernels.
 func readField(dir, file, name string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	"syscall"
 )
 
-// serverLeaf is the group into which the server moves itself if necessary: in
-// v2 only groups without processes can delegate controllers.
+// serverLeaf is the name of the group into which the server moves itself if
+// necessary: in cgroup v2, only a group without processes can delegate controllers.
 const serverLeaf = "stint-server"
 
-// openV2 prepares the v2 hierarchy. A group without controllers is still
-// useful, because all its processes can be killed at once.
+// openV2 creates the parent's folder in the v2 hierarchy and enables controllers
+// for its groups. Even without controllers groups are useful, because all processes
+// of a group can be killed at once.
 func (p *Parent) openV2(own, name string) {
 	if filepath.Base(own) == serverLeaf {
 		own = filepath.Dir(own)
@@ -40,7 +41,8 @@ func (p *Parent) openV2(own, name string) {
 	p.v2 = &controllerTree{dir: dir, controllers: use}
 }
 
-// delegate enables the controllers for own's children and returns them.
+// delegate enables the used controllers for the children of group own, and returns
+// their names.
 func delegate(own string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(own, "cgroup.controllers"))
 	if err != nil {
@@ -68,8 +70,8 @@ func delegate(own string) ([]string, error) {
 	return use, nil
 }
 
-// moveToLeaf moves this process into a leaf group. It does not move other
-// processes: a group that is shared with other programs must not be changed.
+// moveToLeaf moves this process into the leaf group. It returns an error if the
+// group own contains other processes: a group of other programs must not be changed.
 func moveToLeaf(own string) error {
 	b, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
 	if err != nil {

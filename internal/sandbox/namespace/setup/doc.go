@@ -1,7 +1,7 @@
-// Package setup is the init process of a namespace sandbox. It runs inside the
-// sandbox.
+// Package setup implements the init process of a namespace sandbox. It runs inside
+// the sandbox.
 //
-// It builds the root, redirects the network, and drops privileges; package
-// agentinit then starts the command and reaps. It has few imports, because its
-// initialization is part of every sandbox's start.
+// The package builds the root, redirects the network, and drops privileges. Package
+// agentinit then starts the command and reaps processes. Package setup has few
+// imports, because their initialization delays the start of every sandbox.
 package setup

@@ -16,16 +16,16 @@ import (
 // Name is the program name (argv[0]) under which a binary runs as init.
 const Name = "stint-init"
 
-// init runs the process as a sandbox's init if it was started as one, and then
-// does not return. In this package, which has few imports, it runs before the
-// packages of a large binary are initialized, which would take as long as
-// building a root.
+// init runs the process as a sandbox's init if it was started under Name; it then
+// does not return. Because this package has few imports, init runs before most
+// packages of the binary are initialized, which would take as long as building a
+// root.
 func init() {
 	if len(os.Args) == 0 || os.Args[0] != Name {
 		return
 	}
-	// Namespaces, privileges, and filters apply to threads. The command is
-	// forked from this thread.
+	// Namespaces, privileges, and filters belong to a thread. The command is
+	// forked from this thread and inherits them.
 	runtime.LockOSThread()
 	os.Exit(initMain())
 }
@@ -34,7 +34,7 @@ func init() {
 type initProcess struct {
 	agentinit.Init
 	plan     Plan
-	landlock int // Landlock ruleset so far; -1 without Landlock
+	landlock int // descriptor of the Landlock ruleset, to which attach adds; -1 without Landlock
 }
 
 func initMain() int {
@@ -42,7 +42,7 @@ func initMain() int {
 	p.Control = ControlFD
 	sockets, err := p.setUpNamespaces()
 	if err != nil {
-		_ = p.Send(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // there is no other way to report it
+		_ = p.Send(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // an error of Send cannot be reported
 		return 1
 	}
 	p.UserRange = p.plan.UserRange
@@ -62,7 +62,8 @@ func initMain() int {
 	return 0
 }
 
-// setUpNamespaces returns the sockets of the captured network for the server.
+// setUpNamespaces builds the root and the network, waits for the go message, and
+// drops privileges. It returns the sockets of a captured network for the server.
 func (p *initProcess) setUpNamespaces() ([]int, error) {
 	for fd := ControlFD; fd <= PlanFD; fd++ {
 		unix.CloseOnExec(fd)
@@ -83,8 +84,9 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The server sends go after it has moved this process to its control
-	// groups. Only then does a cgroup namespace hide the groups above them.
+	// The server sends go after it has moved this process to the sandbox's
+	// control groups. A cgroup namespace that is created then hides the groups
+	// above them.
 	if m, _, err := p.Receive(); err != nil || m.Op != agentinit.OpGo {
 		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
@@ -111,8 +113,8 @@ func (p *initProcess) handleExtra(m agentinit.Message, fds []int) error {
 	return p.Send(agentinit.Message{Op: OpAttached})
 }
 
-// makeNetwork enables 127.0.0.1 and ::1, and captures the network if requested.
-// There is no other interface.
+// makeNetwork enables the loopback interface, which is the only one. If captured is
+// true, it captures the network and returns the two sockets for the server.
 func makeNetwork(captured bool) ([]int, error) {
 	if !captured {
 		return nil, capture.RaiseLoopback()

@@ -18,11 +18,11 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// KernelDir contains the files of a user-space kernel. The agent cannot see it,
-// because its kernel mounts another /dev.
+// KernelDir contains the files of a user-space kernel. The agent cannot see them,
+// because the user-space kernel mounts another /dev.
 const KernelDir = "/dev/shm/inner"
 
-// KernelLog is the file to which a user-space kernel may write why it failed.
+// KernelLog is the file to which a user-space kernel may write error messages.
 const KernelLog = KernelDir + "/log"
 
 // The descriptors that a user-space kernel inherits.
@@ -31,16 +31,16 @@ const (
 	KernelInitFD    = 4 // binary of agentinit
 )
 
-// Kernel is a user-space kernel between init and the agent. Init starts it and
-// passes it the control socket for the agentinit process that it starts in
-// turn.
+// Kernel describes a user-space kernel between init and the agent. Init starts the
+// kernel, and the kernel starts agentinit, to which the control socket is passed on.
 type Kernel struct {
 	Argv  []string      // empty if there is none
-	Files []layout.File // below KernelDir
-	First int           // init's descriptor of the kernel's binary; agentinit's binary and the lifeline follow
+	Files []layout.File // files to create below KernelDir
+	First int           // descriptor of the kernel's binary; those of agentinit's binary and of the lifeline follow
 }
 
-// serveKernel runs the user-space kernel until it or the server ends.
+// serveKernel runs the user-space kernel until the kernel or the server ends. It
+// returns init's exit status.
 func (p *initProcess) serveKernel() int {
 	err := p.detachHost()
 	kernel := 0
@@ -63,7 +63,7 @@ func (p *initProcess) serveKernel() int {
 		case ws.ExitStatus() != 0:
 			explainKernel(ws)
 			return 1
-		default: // it has started all its processes
+		default: // the kernel's program has started all processes in the background
 			if err := p.dropKernelPrivileges(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
@@ -72,8 +72,8 @@ func (p *initProcess) serveKernel() int {
 	}
 }
 
-// detachHost unmounts the host's root before another program runs, and makes the
-// sandbox's own read-only.
+// detachHost unmounts the host's root if it is still mounted, and makes the
+// sandbox's root read-only. It must be called before another program runs.
 func (p *initProcess) detachHost() error {
 	if !p.plan.UserRange {
 		if err := unmountHost(); err != nil {
@@ -83,9 +83,10 @@ func (p *initProcess) detachHost() error {
 	return readOnly("/")
 }
 
-// dropKernelPrivileges drops the privileges for starting the kernel. Init only
-// waits afterwards. It also closes its copy of the control socket, which it
-// kept so that it could report a failed start.
+// dropKernelPrivileges drops init's privileges for starting the kernel; afterwards,
+// init only waits. It also closes init's copy of the control socket. Init kept it
+// open until here so that, if the start fails, init can write the reason to stderr
+// before the server sees the socket close and kills the sandbox.
 func (p *initProcess) dropKernelPrivileges() error {
 	unix.Close(p.Control)
 	if err := forbidNamespaces(); err != nil {
@@ -107,15 +108,15 @@ func makeKernelDirs(p *Plan) error {
 }
 
 // kernelRights are the capabilities in the sandbox's namespaces with which a
-// user-space kernel creates its own namespaces and serves the folders. They do
-// not include network capabilities.
+// user-space kernel creates its own namespaces and accesses the folders. They do not
+// include capabilities for networks.
 var kernelRights = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETUID, unix.CAP_SETGID,
 	unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE,
 }
 
-// startKernel starts the user-space kernel and closes the descriptors that
-// belong to it.
+// startKernel starts the user-space kernel and returns its process ID. It closes
+// init's descriptors of the two binaries.
 func (p *initProcess) startKernel() (int, error) {
 	in := &p.plan.Kernel
 	unix.CloseOnExec(in.First + 2)
@@ -144,8 +145,8 @@ func (p *initProcess) startKernel() (int, error) {
 	return pid, nil
 }
 
-// exitWithServer exits when the lifeline closes, which it does with the server.
-// All other processes then end too.
+// exitWithServer exits init when the server closes the lifeline or ends. The host's
+// kernel then ends all other processes of the sandbox.
 func exitWithServer(lifeline int) {
 	for {
 		n, err := unix.Read(lifeline, make([]byte, 1))
@@ -155,7 +156,8 @@ func exitWithServer(lifeline int) {
 	}
 }
 
-// explainKernel writes the kernel's error message to stderr.
+// explainKernel writes the exit status and the log of the user-space kernel to
+// stderr.
 func explainKernel(ws syscall.WaitStatus) {
 	fmt.Fprintf(os.Stderr, "\nthe sandbox's kernel ended: exit status %d, signal %d", ws.ExitStatus(), ws.Signal())
 	f, err := os.Open(KernelLog)

@@ -11,27 +11,28 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// The first versions of Landlock's interface with a feature.
+// Versions of Landlock's interface that introduced a feature.
 const (
-	landlockRefer  = 2 // before it, files could not be moved between folders
-	landlockTrunc  = 3
-	landlockDevice = 5
-	landlockScope  = 6
+	landlockRefer  = 2 // moving files between folders; always refused before
+	landlockTrunc  = 3 // truncating files
+	landlockDevice = 5 // ioctl of device files
+	landlockScope  = 6 // signals and abstract sockets
 )
 
 const (
 	accessRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	accessWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	// accessAll excludes device files, which the seccomp filter refuses.
+	// accessAll excludes the creation of device files, which the system call
+	// filter also refuses.
 	accessAll = accessRead | accessWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
 	accessHandled = accessAll | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockVersion returns the kernel's Landlock version, or 0 if it has none or
-// an unusable one: before version 2 programs could not move their own files
-// between folders.
+// LandlockVersion returns the version of the kernel's Landlock interface, or 0 if
+// Landlock cannot be used. Version 1 cannot be used, because it does not let
+// programs move their own files between folders.
 func LandlockVersion() int {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || v < landlockRefer {
@@ -40,14 +41,14 @@ func LandlockVersion() int {
 	return int(v)
 }
 
-// LandlockHasScopes reports whether a version also restricts signals and
-// abstract sockets to the sandbox.
+// LandlockHasScopes reports whether a version of Landlock can also restrict signals
+// and abstract sockets to the sandbox.
 func LandlockHasScopes(version int) bool { return version >= landlockScope }
 
 // newRuleset creates a ruleset that duplicates the protection by mounts and
-// modes: a sandbox may read and run everything that is shown, and write only to
-// the caller's writable folders and temporary files. It returns a descriptor,
-// or -1 if the kernel has no Landlock.
+// modes: programs may read and execute all files that the sandbox shows, and write
+// only to writable mounts, temporary files, /dev, and /proc. It returns the ruleset's
+// descriptor, or -1 if Landlock cannot be used.
 func newRuleset(p *Plan) (int, error) {
 	version := LandlockVersion()
 	if version == 0 {
@@ -57,7 +58,7 @@ func newRuleset(p *Plan) (int, error) {
 	if LandlockHasScopes(version) {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	size := unsafe.Offsetof(attr.Quiet_access_fs) // older kernels accept zeros for the rest
+	size := unsafe.Offsetof(attr.Quiet_access_fs) // older kernels accept zeros in fields that they do not know
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("creating Landlock rules: %w", errno)
@@ -74,7 +75,8 @@ func newRuleset(p *Plan) (int, error) {
 	return rules, nil
 }
 
-// restrict applies the rules to the calling thread and its children.
+// restrict applies the ruleset to the calling thread and its children, and closes
+// its descriptor. It does nothing if rules is -1.
 func restrict(rules int) error {
 	if rules < 0 {
 		return nil
@@ -85,7 +87,7 @@ func restrict(rules int) error {
 	return unix.Close(rules)
 }
 
-// supportedAccess returns the access rights that a version supports.
+// supportedAccess returns the access rights that a version of Landlock supports.
 func supportedAccess(version int) uint64 {
 	access := uint64(accessHandled)
 	if version < landlockTrunc {
@@ -136,6 +138,7 @@ func allowMounts(rules int, mounts []Mount) error {
 	return nil
 }
 
+// allow adds a rule that allows access to path and all files below it.
 func allow(rules int, path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -32,16 +32,16 @@ func dropPrivileges(p *Plan) error {
 	}
 	further := uint32(1 << unix.CAP_SYS_ADMIN)
 	if !p.UserRange {
-		// An overlay uses the privileges of the process that mounted it. It
-		// must be able to write to folders that the agent has made
-		// inaccessible.
+		// An overlay uses the privileges of the process that mounts it, which
+		// is init here. The overlay must be able to write to folders that the
+		// agent has made inaccessible.
 		further |= 1 << unix.CAP_DAC_OVERRIDE
 	}
 	return agentinit.Harden(p.UserRange, further)
 }
 
-// beforeStart is called just before the command's start. Afterwards the mounts
-// cannot be changed.
+// beforeStart drops further privileges just before the command's start. Afterwards,
+// mounts cannot be changed.
 func (p *initProcess) beforeStart() error {
 	if err := p.detachHost(); err != nil {
 		return err
@@ -52,14 +52,15 @@ func (p *initProcess) beforeStart() error {
 	return agentinit.LockDownThread(p.plan.UserRange, p.plan.Filter)
 }
 
-// sandboxesPerUser is the number of sandboxes that share the kernel's per-user
-// limits of the server's user: resources of a user namespace count for its
-// creator too.
+// sandboxesPerUser is the number of sandboxes among which the per-user limits of the
+// server's user are divided: the kernel counts resources of a user namespace also
+// for the user that created the namespace.
 const sandboxesPerUser = 64
 
-// limitInotify limits the sandbox's inotify instances and watches, and so
-// leaves most of the per-user limit to the server and to other sandboxes. The
-// share is below an eighth only if that is more than programs need.
+// limitInotify limits the sandbox's inotify instances and watches, so that most of
+// the per-user limit remains for the server and for other sandboxes. The limit is an
+// eighth of the per-user limit, but not more than programs usually need (enough),
+// unless the share of one in sandboxesPerUser is larger.
 func limitInotify() error {
 	for of, enough := range map[string]int{"instances": 16, "watches": 8192} {
 		host, err := os.ReadFile("/proc/sys/fs/inotify/max_user_" + of)
@@ -78,8 +79,8 @@ func limitInotify() error {
 	return nil
 }
 
-// limitQueues does the same for pending signals and message queues of init's
-// children.
+// limitQueues limits the pending signals (number) and message queues (bytes) of
+// init's children, for the same reason as limitInotify.
 func limitQueues() error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_SIGPENDING: 1024,

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// placeMounts moves the caller's folders to their targets. Symbolic links on
-// the way are refused, because the agent of an earlier run may have created
-// them.
+// placeMounts moves the trees of mounts to their targets, and mounts aliases. It
+// refuses symbolic links in the paths of targets, because the agent of an earlier run
+// may have created them.
 func placeMounts(root int, mounts []Mount, trees []int) error {
 	for i, m := range mounts {
 		var err error
@@ -69,7 +69,8 @@ func openTarget(root int, m Mount) (int, error) {
 	return at, nil
 }
 
-// makeFolder creates the missing folders of a path. It does not follow links.
+// makeFolder creates the missing folders of a path below root. It does not follow
+// symbolic links.
 func makeFolder(root int, path string) error {
 	at, err := unix.Openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -91,7 +92,8 @@ func makeFolder(root int, path string) error {
 	return err
 }
 
-// openBeneath opens a path with root as /.
+// openBeneath opens a path that is resolved as if root were /. resolve are additional
+// RESOLVE flags of openat2.
 func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
 	return unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
@@ -99,8 +101,8 @@ func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
 	})
 }
 
-// attach handles the attach message. It is sent before the command's start,
-// while init has the privilege to mount.
+// attach handles the attach message, which the server sends before the command's
+// start, while init has the privilege to mount.
 func (p *initProcess) attach(fds []int) error {
 	if len(fds) == 0 {
 		return errors.New("attaching: the descriptors are missing")
@@ -114,8 +116,8 @@ func (p *initProcess) attach(fds []int) error {
 		return fmt.Errorf("attaching: %w", err)
 	}
 	defer unix.Close(root)
-	// Overlays come first, because the kernel may refuse them. No mount has
-	// been placed then.
+	// Overlays are mounted first, because the kernel may refuse them. After such
+	// an error, no mount has been placed.
 	trees, staged, err := attachedTrees(a.Mounts, fds[1:])
 	defer closeAll(staged)
 	if err != nil {
@@ -140,8 +142,9 @@ func (p *initProcess) attach(fds []int) error {
 	return p.resizeTmpfs(&a)
 }
 
-// attachedTrees returns a tree for each mount: one that was received, or a
-// staged overlay, which the caller closes; -1 if there is neither.
+// attachedTrees returns a tree for each mount: a tree that was received, or a staged
+// overlay, or -1 for an alias or a folder that is bound from the host's root. The
+// caller closes staged, even after an error.
 func attachedTrees(mounts []Mount, received []int) (trees, staged []int, err error) {
 	trees = make([]int, len(mounts))
 	for i, m := range mounts {
@@ -162,7 +165,8 @@ func attachedTrees(mounts []Mount, received []int) (trees, staged []int, err err
 	return trees, staged, nil
 }
 
-// bindFromHost binds a folder of the host's root, which is still mounted.
+// bindFromHost binds a folder of the host's root, which is still mounted, to its
+// target.
 func bindFromHost(root int, m Mount) error {
 	source, err := openOldRootDir(m.Source)
 	if err != nil {
@@ -191,7 +195,8 @@ func bindFromHost(root int, m Mount) error {
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// resizeTmpfs applies the new limits to the file systems in memory.
+// resizeTmpfs applies the limits of an attachment to the file systems in memory:
+// /dev/shm, and /tmp unless it is a host folder.
 func (p *initProcess) resizeTmpfs(a *Attachment) error {
 	if err := remount("/dev/shm", a.ShmMax); err != nil {
 		return err
@@ -202,6 +207,7 @@ func (p *initProcess) resizeTmpfs(a *Attachment) error {
 	return remount(agentinit.TmpDir, a.TmpMax)
 }
 
+// remount sets the size of a tmpfs in bytes; 0 is the kernel's default.
 func remount(at string, bytes int64) error {
 	size := "size=50%" // the kernel's default
 	if bytes > 0 {

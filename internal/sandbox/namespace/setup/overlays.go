@@ -14,12 +14,14 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// openHostDir opens a folder while the host's root is still the root.
+// openHostDir opens a folder by its path. While the host's root is still the root,
+// it is a folder of the host.
 func openHostDir(path string) (int, error) {
 	return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// openOldRootDir opens a folder of the host's root, which is still mounted.
+// openOldRootDir opens a folder of the host's root after pivotRoot, while the host's
+// root is still mounted in hostDir.
 func openOldRootDir(path string) (int, error) {
 	host, err := openHostDir("/" + hostDir)
 	if err != nil {
@@ -39,7 +41,8 @@ func overlayTree(m Mount) (int, error) {
 	return f.Mount(m.Layers[0])
 }
 
-// openLayers opens the folders of an overlay. They belong to init's user.
+// openLayers opens the folders of an overlay with open. The caller closes opened,
+// even after an error.
 func openLayers(m Mount, open func(path string) (int, error)) (f overlay.Folders, opened []int, err error) {
 	paths := m.Layers
 	if m.Upper != "" {
@@ -60,12 +63,12 @@ func openLayers(m Mount, open func(path string) (int, error)) (f overlay.Folders
 	return f, opened, nil
 }
 
-// stageDir is where overlays are mounted until all of them have been mounted
-// successfully.
+// stageDir is the folder on which the overlays of an attachment are mounted, one over
+// another, until all of them have been mounted successfully.
 const stageDir = ".stage"
 
-// stageOverlay mounts an overlay of folders of the host's root on stageDir and
-// returns its descriptor, for moving it to its target.
+// stageOverlay mounts an overlay of folders of the host's root on stageDir. It
+// returns a descriptor with which the overlay can be moved to its target.
 func stageOverlay(m Mount) (int, error) {
 	f, opened, err := openLayers(m, openOldRootDir)
 	defer closeAll(opened)
@@ -82,7 +85,8 @@ func stageOverlay(m Mount) (int, error) {
 	return openHostDir(at)
 }
 
-// unstageOverlays unmounts overlays that have not been moved.
+// unstageOverlays unmounts count overlays from stageDir, which have not been moved to
+// their targets, and removes stageDir.
 func unstageOverlays(count int) error {
 	for range count {
 		if err := unix.Unmount("/"+stageDir, unix.MNT_DETACH); err != nil {

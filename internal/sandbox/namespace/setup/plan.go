@@ -9,20 +9,22 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// The descriptors that init inherits; the trees of the mounts follow.
+// The descriptors that init inherits. Those of the mounts' trees begin with MountFD.
 const (
 	ControlFD = 3
 	PlanFD    = 4
 	MountFD   = 5
 )
 
-// Plan contains all settings for building the root.
+// Plan contains all settings with which init builds the root. The server sends it in
+// a memory file.
 type Plan struct {
 	UserRange bool // init is user 0 of a range of user IDs; otherwise it is user 1000, the only one
 	Entries   []layout.Entry
 	Etc       []layout.File
 	Mounts    []Mount // shorter targets first
-	// Image, if it has a Source, is the tree that contains the Entries.
+	// Image, if it has a Source, is the unpacked image that contains Entries.
+	// Otherwise Entries are parts of the host's system.
 	Image Mount
 	// Trust, if it has a Source, is a file of certificates that is mounted over
 	// the system's.
@@ -30,13 +32,14 @@ type Plan struct {
 	Filter []unix.SockFilter
 	ShmMax int64 // size of /dev/shm in bytes; 0 is the kernel's default
 	TmpMax int64 // size of a /tmp in memory in bytes; 0 is the kernel's default
-	// Network requests a captured network. Its sockets are sent with ready.
+	// Network requests a captured network. Init sends its sockets with ready.
 	Network bool
 	Kernel  Kernel
 }
 
-// Attachment contains what is added to a prepared sandbox. It is sent as a
-// memory file, followed by the trees of the mounts with FD != 0, in order.
+// Attachment contains the mounts and limits that are added to a prepared sandbox. It
+// is sent as a memory file, followed by the trees of the mounts with FD != 0, in the
+// order of Mounts.
 type Attachment struct {
 	Mounts         []Mount // shorter targets first
 	ShmMax, TmpMax int64   // as in Plan
@@ -55,7 +58,7 @@ const MaxAttached = agentinit.MaxDescriptors - 1
 type Mount struct {
 	Target     string
 	Source     string // bound by path if FD is 0
-	FD         int
+	FD         int    // descriptor of the mount's tree; 1 in an Attachment with a tree; 0 without a tree
 	Writable   bool
 	MakeTarget bool // Target is on init's own root and must be created
 	// Layers are the lower folders of an overlay, in place of Source. Upper, if

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// Mount points of the image and of the host's root while init needs them. Both
-// are unmounted before the command starts.
+// Temporary mount points of the image and of the host's root, as paths relative to
+// the new root. Both are unmounted before the command starts.
 const (
 	imageDir = ".image"
 	hostDir  = ".host"
@@ -28,8 +28,8 @@ const (
 // mount namespace. The host's root stays mounted if init itself must bind the
 // folders that are attached later.
 func buildRoot(p *Plan) error {
-	// If the host's root stays mounted, unmounting on the host must take effect
-	// here too.
+	// If the host's root stays mounted, a file system that is unmounted on the
+	// host must also be unmounted here.
 	propagation := uintptr(unix.MS_PRIVATE)
 	if !p.UserRange {
 		propagation = unix.MS_SLAVE
@@ -70,7 +70,8 @@ func buildRoot(p *Plan) error {
 }
 
 // openMounts returns a detached tree for each mount: the tree that the server
-// created, or a bind mount. It is -1 for a mount without a source.
+// created, or a new bind mount or overlay. The tree is -1 for an alias and for a mount
+// without a source.
 func openMounts(mounts []Mount) ([]int, error) {
 	trees := make([]int, len(mounts))
 	for i, m := range mounts {
@@ -120,8 +121,9 @@ func enterNewRoot() error {
 	return fmt.Errorf("mounting new root: %w", errors.Join(errs...))
 }
 
-// mountSystem mounts the host's system, or the image's. The image's tree must
-// be mounted temporarily so that parts of it can be bound.
+// mountSystem binds the plan's entries, which are parts of the host's system or of
+// the image. To bind parts of the image, it mounts the image temporarily. image is
+// the image's tree, or -1.
 func mountSystem(p *Plan, image int) error {
 	if image < 0 {
 		return bindSystem(p.Entries)
@@ -163,7 +165,7 @@ func bindSystem(entries []layout.Entry) error {
 func bindEntry(e layout.Entry, inside string) error {
 	fd, err := systemTree(e)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed from the host in the meantime
+		return nil // the entry was removed after the server had listed it
 	}
 	if err != nil {
 		return err
@@ -180,9 +182,9 @@ func bindEntry(e layout.Entry, inside string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, inside, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// systemTree clones a part of the host's system or of the image. The image's
-// tree has the right attributes already. Links are not followed; the server has
-// checked that the source is not a link.
+// systemTree returns a detached clone of a part of the host's system or of the image.
+// The clone of a part of the image inherits its mount attributes. Symbolic links in
+// an image are not followed; the server has checked that the source is not a link.
 func systemTree(e layout.Entry) (int, error) {
 	if e.Source == "" {
 		return idmap.CloneTree(e.Path, false, -1)
@@ -206,8 +208,8 @@ var devLinks = map[string]string{
 	"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 }
 
-// makeDev creates /dev with harmless devices by binding the host's: device
-// files cannot be created in a user namespace.
+// makeDev creates /dev with harmless devices. It binds the host's device files,
+// because device files cannot be created in a user namespace.
 func makeDev(shmMax int64) error {
 	if err := mountNew("tmpfs", "dev", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
 		return err
@@ -226,14 +228,16 @@ func makeDev(shmMax int64) error {
 			return fmt.Errorf("linking /dev/%s: %w", name, err)
 		}
 	}
-	// All sandboxes share the kernel's limit of terminals.
+	// The limit of 64 terminals leaves terminals for other sandboxes: the kernel's
+	// own limit is shared by all.
 	if err := mountNew("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64"); err != nil {
 		return err
 	}
 	return mountNew("tmpfs", "dev/shm", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(shmMax))
 }
 
-// makeTmp mounts /tmp in memory, unless it is in the caller's scratch folder.
+// makeTmp mounts /tmp in memory, unless the plan mounts a host folder there. /var/tmp
+// is a link to /tmp.
 func makeTmp(p *Plan) error {
 	if err := os.MkdirAll("var", 0o755); err != nil {
 		return fmt.Errorf("creating /var: %w", err)
@@ -276,8 +280,8 @@ func readOnly(at string) error {
 	return nil
 }
 
-// pivotRoot makes the working directory the root. If the host's root is needed
-// later, it stays mounted in hostDir.
+// pivotRoot makes the working directory the root. If ranged is false, the host's root
+// stays mounted in hostDir, because attach needs it.
 func pivotRoot(ranged bool) error {
 	if err := os.Mkdir(hostDir, 0o700); err != nil {
 		return fmt.Errorf("changing root: %w", err)

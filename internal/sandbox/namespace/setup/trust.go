@@ -12,7 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// mountTrust mounts the trust bundle over the system's certificate files.
+// mountTrust mounts the trust bundle over each of the system's certificate files. If
+// the system has none, it creates the first of layout.CertificateFiles.
 func mountTrust(root int, trust Mount, tree int) error {
 	if trust.Source == "" {
 		return nil
@@ -32,7 +33,8 @@ func mountTrust(root int, trust Mount, tree int) error {
 	return nil
 }
 
-// mountOverCertificates returns the number of certificate files that exist.
+// mountOverCertificates mounts tree over each certificate file that exists, and
+// returns the number of these files.
 func mountOverCertificates(root, tree int) (int, error) {
 	covered := 0
 	for _, s := range layout.CertificateFiles {
@@ -50,8 +52,8 @@ func mountOverCertificates(root, tree int) (int, error) {
 	return covered, nil
 }
 
-// mountOver mounts the tree over a file, or a clone of it if it is mounted
-// already.
+// mountOver mounts tree over the file at. If clone is true, tree is mounted already,
+// and mountOver mounts a clone of it.
 func mountOver(at, tree int, clone bool) error {
 	var target, bundle unix.Stat_t
 	if err := errors.Join(unix.Fstat(at, &target), unix.Fstat(tree, &bundle)); err != nil {
@@ -61,7 +63,7 @@ func mountOver(at, tree int, clone bool) error {
 		return errors.New("it is not a regular file")
 	}
 	if target.Dev == bundle.Dev && target.Ino == bundle.Ino {
-		return nil // another name of a file that has been mounted over
+		return nil // the path is another name of a file over which tree is mounted
 	}
 	if clone {
 		fd, err := unix.OpenTree(tree, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -74,9 +76,9 @@ func mountOver(at, tree int, clone bool) error {
 	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// makeCertificateFile creates an empty file. If its folder is read-only, it
-// contains no file that programs look for, and a new file system is mounted
-// over it.
+// makeCertificateFile creates an empty file. If its folder is read-only,
+// makeCertificateFile mounts a new file system over the folder, which hides the
+// folder's files. The folder contains no certificate file.
 func makeCertificateFile(root int, file string) error {
 	dir := path.Dir(file)
 	if err := makeFolder(root, dir); err != nil {
