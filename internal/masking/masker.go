@@ -39,7 +39,8 @@ func CheckLimits(param string, values []string) error {
 	return nil
 }
 
-// Masker replaces the secrets of a set in text. It is immutable and safe for concurrent use.
+// Masker replaces the secrets of a set in text. It is immutable and safe for
+// concurrent use.
 type Masker struct {
 	automaton    *automaton // nil if there is nothing to replace
 	replacements []string   // replacement of each pattern; nil if all are Mask

@@ -57,7 +57,8 @@ func (l List) Position(cursor string) ([]byte, error) {
 	return position, nil
 }
 
-// Next returns the pagination of a page whose next page begins after position.
+// Next returns the pagination of a page that is not the last: the next page begins
+// after position.
 func (l List) Next(position []byte) stint.Pagination {
 	cursor := l.Signer.SignCursor(l.Org, l.Name, position)
 	return stint.Pagination{HasMore: true, NextCursor: &cursor}

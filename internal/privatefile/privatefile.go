@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Read returns at most the first limit bytes of a file. It returns an error if the file is not
-// regular, is a symbolic link, or is accessible to other users.
+// Read returns at most the first limit bytes of a file. It returns an error if the
+// file is not regular, is a symbolic link, or is accessible to other users.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// ancestry describes the ancestors of a new run: the run whose agent creates it, the
-// run whose agent created that run, and so on. It is zero for a run that a user
-// creates.
+// ancestry describes the ancestors of a new run: the run that creates it through its
+// agent, the run that created this parent, and so on. It is zero for a run that a
+// user creates.
 type ancestry struct {
-	parent   *string  // ID of the run whose agent creates the new run
+	parent   *string  // ID of the run that creates the new run through its agent
 	depth    int      // number of ancestors
 	sessions []string // sessions of all ancestors
 }

@@ -17,7 +17,7 @@ type source struct {
 	sessionID   string           // empty for a new session
 	continues   bool             // the run joins the session sessionID
 	resumes     bool             // the run starts from a checkpoint
-	parentRunID *string          // the session's last run, the checkpoint's run, or the run whose agent sent the request
+	parentRunID *string          // the session's last run, the checkpoint's run, or the run that creates the new run through its agent
 	parent      *definition.Plan // plan of the previous run; nil if there is none
 	home        string           // digest of the checkpoint's home folder
 	workspace   string           // digest of the checkpoint's workspace
@@ -103,8 +103,9 @@ func (s *Service) planOf(ctx context.Context, org, runID string) (*definition.Pl
 }
 
 // resolveAgent returns the agent that the request refers to by identifier, by name,
-// or by a session or checkpoint, whose agent's identifier is implied. It returns an
-// error if they refer to different agents.
+// or by a session or checkpoint. implied is the agent's identifier of the session or
+// checkpoint, or empty. If the references are to different agents, resolveAgent
+// returns an error.
 func (s *Service) resolveAgent(ctx context.Context, org string, n *stint.NewRun, implied string) (store.Agent, error) {
 	state := "sessionId" // the member that implies the agent
 	if n.CheckpointID != "" {

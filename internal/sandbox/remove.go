@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes a file or folder that an untrusted agent may have filled: with
-// paths longer than the system's limit, nested deeper than the limit of open
-// files, or with inaccessible folders. It does not follow links. It continues
-// after errors and returns the first. It returns nil if path does not exist.
+// Remove removes a file, or a folder with all entries that an untrusted agent may
+// have created: paths longer than the system's limit, more nested folders than the
+// limit of open files, and inaccessible folders. It does not follow symbolic links.
+// After an error, it continues with other entries; it returns the first error. It
+// returns nil if path does not exist.
 func Remove(path string) error {
 	r := remover{top: -1}
 	if err := r.remove(unix.AT_FDCWD, path, 0); err != nil {
@@ -25,16 +26,17 @@ func Remove(path string) error {
 	return nil
 }
 
-// maxOpenDirs is the maximum depth of open folders. Deeper folders are moved up
-// before they are read.
+// maxOpenDirs is the maximum depth of open folders below the top folder. A deeper
+// folder is moved to the top folder before it is read.
 const maxOpenDirs = 64
 
 type remover struct {
-	top   int // descriptor of the top folder
+	top   int // descriptor of the top folder, the path of Remove
 	moved int // number of folders that were moved to the top folder
 }
 
-// remove removes one entry of an open folder.
+// remove removes the entry name of the open folder parent. If the entry is a folder
+// at a depth above maxOpenDirs, remove only moves it to the top folder.
 func (r *remover) remove(parent int, name string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -57,9 +59,9 @@ func (r *remover) remove(parent int, name string, depth int) error {
 	return r.emptyAndRemove(dir, parent, name, depth)
 }
 
-// emptyAndRemove removes a folder's entries and the folder. Removing entries
-// may hide others from a concurrent read, and the top folder gets new entries,
-// so it repeats until no entry can be removed.
+// emptyAndRemove removes a folder's entries and the folder. A read of a folder can
+// miss entries while others are removed, and moveUp adds entries to the top folder, so
+// emptyAndRemove reads the folder repeatedly until it is removed or no entry can be.
 func (r *remover) emptyAndRemove(dir *os.File, parent int, name string, depth int) error {
 	for {
 		removed, err := r.removeEntries(dir, depth+1)
@@ -88,12 +90,13 @@ func (r *remover) removeEntries(dir *os.File, depth int) (removed bool, first er
 			}
 		}
 		if end != nil {
-			return removed, first // rmdir reports entries that could not be read
+			return removed, first // if entries could not be read, removing the folder fails
 		}
 	}
 }
 
-// moveUp moves a folder to the top folder, which is read again.
+// moveUp moves a folder to the top folder under a new name. emptyAndRemove finds it
+// there.
 func (r *remover) moveUp(parent int, name string) error {
 	for {
 		r.moved++
@@ -107,15 +110,15 @@ func (r *remover) moveUp(parent int, name string) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR):
-			// The agent has used the same name.
+			// The agent has used the same name: try the next.
 		default:
 			return pathError("move", name, err)
 		}
 	}
 }
 
-// pathError contains only the last element of the path, which may have any
-// length.
+// pathError returns an error with the last element of a path, because the whole path
+// may be too long.
 func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
@@ -135,13 +138,13 @@ func openDir(parent int, name string) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
-		_ = unix.Fchmod(fd, 0o700) // if it matters, removing an entry fails
+		_ = unix.Fchmod(fd, 0o700) // after an error, removing an entry may fail
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// makeAccessible gives the owner all permissions for a folder, even if its name
-// is reused concurrently.
+// makeAccessible gives the owner all permissions for a folder. It never follows a
+// symbolic link, even if the folder is replaced by one concurrently.
 func makeAccessible(parent int, name string) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

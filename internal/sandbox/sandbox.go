@@ -21,31 +21,32 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// The fixed paths inside every sandbox. Agent command lines refuse to resume a
-// conversation in another folder.
+// The paths in every sandbox. They are the same for all runs, because agents'
+// programs refuse to resume a conversation in another folder.
 const (
 	HomeDir      = layout.HomeDir
 	WorkspaceDir = layout.WorkspaceDir
 	RunDir       = layout.RunDir // read-only files for the agent, such as its prompt
 )
 
-// ErrUnavailable is returned if the host lacks something that the driver needs;
-// the wrapped text names it.
+// ErrUnavailable is wrapped by errors that name a requirement of the driver that the
+// host does not meet.
 var ErrUnavailable = errors.New("sandbox: not available on this host")
 
-// Report describes what a driver supports on this host, and why not more.
+// Report describes the features that a driver supports on this host, and the reasons
+// why others are missing.
 type Report struct {
 	Driver    string
 	Available bool
-	Rootless  bool
+	Rootless  bool // agents run as the server's user on the host
 	Limits    Enforced
 	Network   bool     // Spec.Network works here
 	Overlay   bool     // mounts of several layers, or with an Upper, work here
 	Notes     []string // one sentence each, for `stint doctor`
 }
 
-// Enforced contains the limits that are enforced. The others are reported to
-// the operator.
+// Enforced reports which limits are enforced. Limits that are not enforced are
+// reported to the operator.
 type Enforced struct{ CPU, Memory, Pids, Disk bool }
 
 // Resources are the limits of one sandbox. A zero field is unlimited.
@@ -72,15 +73,15 @@ type Mount struct {
 	// changes. If it is empty, a mount of Layers is read-only. The driver keeps
 	// a work folder next to it until Close.
 	//
-	// Upper then contains created and changed files, complete, and their parent
-	// folders. A removed file or folder is a character device 0:0 (a whiteout).
-	// A folder that hides the folders with its name in the layers, rather than
-	// adding to them, has the extended attribute OpaqueAttr with the value "y".
-	// Other attributes that begin with OverlayAttrs have no meaning. Agents
-	// cannot create or change these marks. All files belong to the server's
-	// user, as in a writable Source.
+	// After a command, Upper contains the files that it created or changed, with
+	// their complete content, and their parent folders. A removed file or folder is
+	// a character device 0:0 (a whiteout). A folder that hides the folders with its
+	// name in the layers, rather than adding to them, has the extended attribute
+	// OpaqueAttr with the value "y". Other attributes that begin with OverlayAttrs
+	// have no meaning. Agents cannot create or change these marks. All files belong
+	// to the server's user, as in a writable Source.
 	Upper string
-	// Alias are further targets for the same mount.
+	// Alias contains further targets at which the same mount is shown.
 	Alias []string
 }
 
@@ -118,14 +119,15 @@ type Spec struct {
 	Mounts  []Mount
 }
 
-// Network is the server's end of a sandbox's network. Packets of programs
-// inside, to any address, arrive here only.
+// Network is the server's end of a sandbox's network. TCP connections and DNS requests
+// of programs inside arrive here, whatever their destination; other traffic does not
+// leave the sandbox.
 type Network struct {
 	TCP Listener       // TCP connections except those to the sandbox's loopback
 	DNS net.PacketConn // UDP datagrams to port 53
 }
 
-// Close closes both. It is idempotent.
+// Close closes TCP and DNS. It is idempotent.
 func (n *Network) Close() error {
 	err := errors.Join(n.TCP.Close(), n.DNS.Close())
 	if errors.Is(err, net.ErrClosed) {
@@ -150,9 +152,9 @@ type Command struct {
 	Argv   []string  // Argv[0] is looked up in the PATH of Env when it has no slash
 	Env    []string  // complete; nothing is inherited
 	Dir    string    // working directory inside; WorkspaceDir when empty
-	Stdin  io.Reader // nil is empty; read until it or the command ends, a blocked Read does not delay the exit
-	Stdout io.Writer // nil discards; called by one goroutine at a time, until Wait returns
-	Stderr io.Writer // the same; it may be equal to Stdout, and then the order of writes is kept
+	Stdin  io.Reader // nil is an empty input; a Read that blocks does not delay Wait
+	Stdout io.Writer // nil discards the output; written to by one goroutine at a time, until Wait returns
+	Stderr io.Writer // as Stdout; if both are equal, the order of the command's writes is kept
 }
 
 // Cause is the reason why a command ended.
@@ -161,7 +163,7 @@ type Cause string
 // The causes.
 const (
 	Exited    Cause = "exited"
-	Signalled Cause = "signalled" // by itself or by a process inside
+	Signalled Cause = "signalled" // ended by a signal of a process inside, possibly its own
 	OOMKilled Cause = "oom"
 	DiskFull  Cause = "disk_full"
 	Killed    Cause = "killed" // by Kill
@@ -191,7 +193,8 @@ type Usage struct {
 // Driver creates sandboxes. It is safe for concurrent use.
 type Driver interface {
 	Name() string
-	// Probe reports what is supported here. It has no lasting effects.
+	// Probe reports the features that the driver supports on this host. It has no
+	// lasting effects.
 	Probe(ctx context.Context) Report
 	// Prepare creates a sandbox without running untrusted code. ctx limits only
 	// the preparation. After an error no resources are left.
@@ -209,17 +212,18 @@ type Sandbox interface {
 	// one. The caller closes it.
 	Network() *Network
 	// Attach sets the run's limits and adds its mounts. It can succeed once,
-	// before Start. If the driver cannot add mounts, it returns ErrAttach, and
-	// if overlays are not supported, ErrOverlay; the sandbox is then unchanged.
+	// before Start. It returns ErrAttach if the driver cannot add mounts, and
+	// ErrOverlay if overlays are not supported; after both errors, the sandbox is
+	// unchanged.
 	Attach(ctx context.Context, r Resources, mounts []Mount) error
 	// Start runs the command. ctx limits only the start. If the command cannot
 	// be started, for example because the program does not exist, it returns an
 	// *Error with a sentence for the user. The sandbox must still be closed.
 	Start(ctx context.Context, c Command) error
-	// Wait returns after the command has ended and its output was written. Its
-	// child processes may still run; Kill ends them.
+	// Wait returns after the command has ended and its output was written. The
+	// command's child processes may still run; Kill ends them.
 	Wait(ctx context.Context) (Exit, error)
-	// Usage returns the counters. It can be called until Close.
+	// Usage returns the resource usage so far. It can be called until Close.
 	Usage(ctx context.Context) (Usage, error)
 	// Kill sends SIGTERM to all processes, waits up to grace for them to end,
 	// and kills the rest. It returns when no process is left. It is idempotent.
@@ -230,7 +234,8 @@ type Sandbox interface {
 	Close(ctx context.Context) error
 }
 
-// Error is a failure to set up or start that the user can act on.
+// Error is returned if a sandbox cannot be set up or a command cannot be started for
+// a reason that the user can correct.
 type Error struct {
 	Message string // a sentence for the user
 	Err     error

@@ -15,13 +15,15 @@ import (
 // MountMapped returns an overlay as a detached mount, for a server with root
 // privileges. The folders are shown as mapped by the user namespace userns,
 // which must map only the server's user, to the user ID agent. With an empty
-// upper the overlay is read-only; otherwise MakeWorkDir must have been called.
+// upper the overlay is read-only; otherwise MakeWorkDir must have been called. The
+// caller moves the returned mount and closes its descriptor. The error wraps
+// ErrUnsupported.
 //
 // The kernel accesses the folders as the user that mounted the overlay, and only
 // the agent's user can be stored in them. The overlay is therefore mounted by a
 // thread that switches to the agent's user for file access and then ends.
-// Afterwards only root can trace the process, as after any change of a thread's
-// user.
+// Such a change of a thread's user has the effect that only root can trace the
+// process afterwards.
 func MountMapped(layers []string, upper string, userns, agent int) (int, error) {
 	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
@@ -42,8 +44,8 @@ func MountMapped(layers []string, upper string, userns, agent int) (int, error) 
 // mappedFolders are folders in ID-mapped trees that are not mounted.
 type mappedFolders struct {
 	Folders
-	trees []int // of the layers, and of the folder that contains upper and work
-	paths []string
+	trees []int    // of the layers, and of the folder that contains upper and work
+	paths []string // host paths of trees
 }
 
 func (s *mappedFolders) add(layers []string, upper string, userns int) error {
@@ -93,7 +95,7 @@ func (s *mappedFolders) close() {
 	}
 }
 
-// onNewThread runs call on a thread that ends afterwards.
+// onNewThread runs call on a thread that ends afterwards, and returns its result.
 func onNewThread(call func() (int, error)) (fd int, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -106,7 +108,7 @@ func onNewThread(call func() (int, error)) (fd int, err error) {
 			runtime.UnlockOSThread()
 			return
 		}
-		fd, err = call() // not unlocked, so that the thread ends with the goroutine
+		fd, err = call() // the thread stays locked, so that it ends with the goroutine
 	}()
 	<-done
 	return fd, err
@@ -137,9 +139,10 @@ func setFileUser(user int) error {
 	return nil
 }
 
-// mountInNamespace is for kernels that require the folders to be mounted. It
-// mounts each over itself in a mount namespace that ends with the thread. The
-// overlay keeps its own references.
+// mountInNamespace returns the overlay as a detached mount, on kernels that require
+// its folders to be mounted. It mounts each tree over the tree's host path, in a mount
+// namespace that ends with the thread. The overlay keeps its own references to the
+// folders.
 func (s *mappedFolders) mountInNamespace() (int, error) {
 	if err := s.enterNamespace(); err != nil {
 		return -1, fmt.Errorf("%w: %w", ErrUnsupported, err)

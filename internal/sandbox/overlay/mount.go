@@ -18,15 +18,14 @@ var ErrUnsupported = errors.New("the kernel cannot mount an overlay of these fol
 // Folders are descriptors of an overlay's folders.
 type Folders struct {
 	Lower []int // topmost first
-	// Upper receives changes, and Work is empty. Both must be in one mount.
-	// Both are -1 for a read-only overlay, which needs at least two Lower
-	// folders.
+	// Upper receives changes. Work is an empty folder for the kernel. Both must
+	// be in the same mount. Both are -1 for a read-only overlay, which needs at
+	// least two Lower folders.
 	Upper, Work int
 }
 
-// options are the mount options of all overlays. Without index and inode
-// numbers the kernel stores nothing in the upper folder that a snapshot would
-// not understand.
+// options are the mount options of all overlays. They disable the features with which
+// the kernel would store data in the upper folder that a snapshot cannot interpret.
 var options = []struct{ key, value string }{
 	{"userxattr", ""}, {"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "off"},
 }
@@ -55,8 +54,8 @@ func (f Folders) mountAndDetach(at string) (int, error) {
 	return fd, nil
 }
 
-// mountByDescriptor needs Linux 6.13, and 6.15 for folders that are not
-// mounted.
+// mountByDescriptor returns the overlay as a detached mount. It needs Linux 6.13, and
+// Linux 6.15 if the folders are in trees that are not mounted.
 func (f Folders) mountByDescriptor() (int, error) {
 	return f.newFilesystem(func(fs int) error {
 		for _, l := range f.Lower {
@@ -77,9 +76,9 @@ func (f Folders) mountByDescriptor() (int, error) {
 	})
 }
 
-// MountAt mounts the overlay on a folder. All folders must be mounted in the
-// caller's namespace. It works on every kernel, and also if no more mount
-// namespaces may be created, which detached mounts need.
+// MountAt mounts the overlay on the folder at. The overlay's folders must be mounted
+// in the caller's mount namespace. Unlike Mount, it works even if no further mount
+// namespaces may be created, which the kernel requires for detached mounts.
 func (f Folders) MountAt(at string) error {
 	names := make([]string, len(f.Lower))
 	for i, l := range f.Lower {
@@ -105,8 +104,8 @@ func (f Folders) MountAt(at string) error {
 	return nil
 }
 
-// checkWritable returns an error if the kernel has made the overlay read-only
-// because it cannot use the work folder.
+// checkWritable returns an error if the overlay has an upper folder but the kernel
+// has made it read-only, because it cannot use the work folder.
 func (f Folders) checkWritable(st *unix.Statfs_t) error {
 	if f.Upper >= 0 && st.Flags&unix.ST_RDONLY != 0 {
 		return fmt.Errorf("%w: the overlay is read-only", ErrUnsupported)
@@ -116,6 +115,7 @@ func (f Folders) checkWritable(st *unix.Statfs_t) error {
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
+// newFilesystem returns an overlay as a detached mount. add sets the overlay's folders.
 func (f Folders) newFilesystem(add func(fs int) error) (int, error) {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -15,13 +15,15 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// ErrNotFolder is returned if an element of the path is not a folder.
+// ErrNotFolder is returned if an element of a target's path exists but is not a
+// folder.
 var ErrNotFolder = errors.New("a part of the path is not a folder")
 
 // MakeTarget creates the target folder of a mount inside an overlay, before the
-// overlay is mounted. It creates the folders of a relative path that are
-// missing in all layers. It does not follow links. Without an upper folder it
-// creates nothing and returns fs.ErrNotExist.
+// overlay is mounted. rel is the target's path relative to the overlay. If the overlay
+// already shows the folder, MakeTarget does nothing. Otherwise it creates the folder
+// and its parents in upper. If upper is empty, it returns fs.ErrNotExist. MakeTarget
+// does not follow symbolic links.
 func MakeTarget(layers []string, upper, rel string) error {
 	var roots []*os.Root
 	defer func() {
@@ -57,13 +59,14 @@ func MakeTarget(layers []string, upper, rel string) error {
 	return nil
 }
 
-// level is one prefix of a path as the overlay shows it.
+// level is a folder on the way to a target, as the overlay shows it.
 type level struct {
-	path string
-	info fs.FileInfo // a folder, or nil if it does not exist
-	top  *os.Root    // the layer that provides it
+	path string      // relative to the overlay
+	info fs.FileInfo // nil if the folder does not exist
+	top  *os.Root    // the topmost layer with the folder; nil if it does not exist
 }
 
+// levelsOf returns the levels of all prefixes of rel, the shortest first.
 func levelsOf(roots []*os.Root, rel string) ([]level, error) {
 	var levels []level
 	path := ""
@@ -82,8 +85,9 @@ func levelsOf(roots []*os.Root, rel string) ([]level, error) {
 	return levels, nil
 }
 
-// lookUp returns the folder that the overlay shows at a path, or nil, and the
-// roots of the layers that contain a part of it.
+// lookUp returns the folder that the overlay shows at a path, or nil if there is
+// none, and the roots of the layers with a folder that is merged at this path, topmost
+// first.
 func lookUp(roots []*os.Root, path string) (shown fs.FileInfo, holding []*os.Root, err error) {
 	for _, r := range roots {
 		st, err := r.Lstat(path)
@@ -136,8 +140,9 @@ func isOpaque(r *os.Root, path string) (bool, error) {
 	return string(value[:n]) == "y", nil
 }
 
-// makeDirLike creates a folder in the upper layer with the mode and time of the
-// folder that it extends, if any.
+// makeDirLike creates a folder in the upper layer. If like is not nil, it is the
+// folder of a lower layer at the same path, and the new folder gets its permissions
+// and modification time.
 func makeDirLike(upper *os.Root, path string, like fs.FileInfo) error {
 	if err := upper.Mkdir(path, 0o755); err != nil {
 		return err

@@ -21,8 +21,9 @@ func WorkDir(upper string) string {
 	return filepath.Join(filepath.Dir(upper), "."+filepath.Base(upper)+".work")
 }
 
-// MakeWorkDir creates the work folder of an upper folder. It returns
-// ErrUnsupported if the file system does not support the required attributes.
+// MakeWorkDir creates the work folder of an upper folder, which must be empty. It
+// returns ErrUnsupported if the file system does not support user extended
+// attributes.
 func MakeWorkDir(upper string) error {
 	if err := checkEmpty(upper); err != nil {
 		return err
@@ -44,9 +45,9 @@ func MakeWorkDir(upper string) error {
 	return nil
 }
 
-// CheckWhiteouts returns an error if this process cannot create whiteouts in
-// dir. The kernel creates them with the privileges of the process that mounted
-// the overlay.
+// CheckWhiteouts returns ErrUnsupported if this process cannot create whiteouts in
+// dir: character devices 0:0, which mark removed files. The kernel creates whiteouts
+// with the privileges of the process that mounted the overlay.
 func CheckWhiteouts(dir string) error {
 	mark := filepath.Join(dir, ".whiteout")
 	err := unix.Mknod(mark, unix.S_IFCHR, 0)
@@ -68,12 +69,13 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// RemoveWorkDir removes the work folder of an upper folder. Its overlay must be
-// unmounted. The kernel leaves inaccessible folders in it.
+// RemoveWorkDir removes the work folder of an upper folder, if it exists. The overlay
+// must have been unmounted. RemoveWorkDir first makes all folders in it accessible,
+// because the kernel creates folders without permissions there.
 func RemoveWorkDir(upper string) error {
 	work := WorkDir(upper)
 	err := filepath.WalkDir(work, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() { // called before the folder is read
+		if err == nil && e.IsDir() { // WalkDir calls this function before it reads the folder
 			return os.Chmod(path, 0o700) //nolint:gosec // about to be removed
 		}
 		return err

@@ -1,8 +1,9 @@
 // Package pool keeps prepared sandboxes for runs that are not known yet.
 //
-// Each sandbox has its own empty folders. A run takes one, adds its files,
-// limits, and mounts, and starts the command. This saves the time to prepare a
-// sandbox: milliseconds, or tenths of a second with a user-space kernel.
+// Each sandbox has its own empty folders. The worker takes a sandbox for a run,
+// adds the run's files, limits, and mounts, and starts the command. This saves the
+// time to prepare a sandbox: milliseconds, or tenths of a second with a user-space
+// kernel.
 package pool
 
 import (
@@ -30,18 +31,18 @@ type Config struct {
 	Logger    *slog.Logger // silent when nil
 }
 
-// Pool is safe for concurrent use.
+// Pool holds prepared sandboxes. It is safe for concurrent use.
 type Pool struct {
 	c    Config
-	wake chan struct{} // signals free capacity; buffered, 1
+	wake chan struct{} // capacity 1; receives after Take has removed a sandbox
 
 	mu        sync.Mutex // guards the fields below
 	ready     []*Dirs
 	lastTaken time.Time // time of the last Take
 }
 
-// Dirs are the host folders of a sandbox, and the sandbox once it is prepared.
-// The folders exist until the owner removes Dir.
+// Dirs contains the host folders of a sandbox, and the sandbox after it was prepared.
+// The folders exist until the owner of the Dirs removes Dir.
 type Dirs struct {
 	Sandbox                       sandbox.Sandbox // nil until it is prepared
 	Dir                           string
@@ -77,8 +78,8 @@ func New(c Config) *Pool {
 	return &Pool{c: c, wake: make(chan struct{}, 1)}
 }
 
-// Take returns a prepared sandbox, or nil if there is none. The caller closes
-// the sandbox and removes its folders.
+// Take removes a prepared sandbox from the pool and returns it, or returns nil if
+// there is none. The caller closes the sandbox and removes its folders.
 func (p *Pool) Take() *Dirs {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *Pool) Take() *Dirs {
 	if n == 0 {
 		return nil
 	}
-	l := p.ready[n-1] // the newest is most likely still in memory
+	l := p.ready[n-1] // the memory of the newest is most likely not swapped out
 	p.ready = p.ready[:n-1]
 	p.lastTaken = time.Now()
 	select {
@@ -141,13 +142,13 @@ func (p *Pool) Fill(ctx context.Context) {
 	}
 }
 
-// idleTime is the pause between a Take and the preparation of the next sandbox,
-// which would compete with the run's start for CPU time.
+// idleTime is the pause between a Take and the preparation of the next sandbox.
+// Without it, the preparation and the start of the run would compete for CPU time.
 const idleTime = 25 * time.Millisecond
 
-// waitForIdle waits until the last Take is idleTime ago. It reports true
-// without waiting if that is the case or if less than half of the sandboxes are
-// left.
+// waitForIdle returns true at once if the last Take was at least idleTime ago, or if
+// less than half of the sandboxes are left. Otherwise it waits for the rest of
+// idleTime and returns false.
 func (p *Pool) waitForIdle(ctx context.Context) bool {
 	p.mu.Lock()
 	wait := idleTime - time.Since(p.lastTaken)
@@ -160,9 +161,10 @@ func (p *Pool) waitForIdle(ctx context.Context) bool {
 	case <-time.After(wait):
 	case <-ctx.Done():
 	}
-	return false // check again
+	return false // another Take may have happened: the caller calls waitForIdle again
 }
 
+// add prepares one sandbox and adds it to the pool.
 func (p *Pool) add(ctx context.Context) error {
 	id := p.c.NewID()
 	l, err := MakeDirs(filepath.Join(p.c.Dir, id))

@@ -2,9 +2,9 @@
 
 // Package rootfs selects the files of a sandbox's root file system.
 //
-// From the host's system or an image it shows programs and libraries, and those
-// files of /etc that programs need and that reveal nothing about the host. The
-// rest of /etc is generated.
+// A sandbox shows programs and libraries of the host's system or of an image. Of the
+// host's /etc, it shows only files that programs need and that reveal nothing about
+// the host. Other files of /etc are generated.
 package rootfs
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// systemDirs contain programs and their libraries.
+// systemDirs are the host's folders with programs and libraries. Every sandbox
+// without an image shows them.
 var systemDirs = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// CheckPrivate returns an error if a folder is below a system folder. Every
-// sandbox shows these, and an agent that runs as the server's user could read
-// them.
+// CheckPrivate returns an error if one of folders is below a folder of systemDirs:
+// sandboxes would show it, and an agent that runs as the server's user could read it.
 func CheckPrivate(folders []string) error {
 	for _, f := range folders {
 		real, err := filepath.EvalSymlinks(f)
@@ -49,8 +49,8 @@ var etcFromHost = []string{
 	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 }
 
-// HostEntries returns the entries of the host's system that every sandbox
-// shows. Parent folders come first.
+// HostEntries returns the entries of the host's system that a sandbox without an
+// image shows. A folder comes before its entries.
 func HostEntries() []layout.Entry {
 	var list []layout.Entry
 	add := func(path string) {
@@ -91,8 +91,9 @@ func HostShows(path string) bool {
 	return false
 }
 
-// Nameserver is the DNS server that programs inside use: an address that is not
-// assigned (TEST-NET-1). Without a network, requests fail immediately.
+// Nameserver is the address of the DNS server that programs inside use. It is a
+// reserved address (TEST-NET-1); package capture redirects requests to it. In a
+// sandbox without a network, requests fail immediately.
 const Nameserver = "192.0.2.53"
 
 // Etc returns the generated files of /etc.
@@ -103,7 +104,7 @@ func Etc() []layout.File {
 	return etcWithShell("/bin/sh")
 }
 
-// etcWithShell returns Etc with another shell for the agent.
+// etcWithShell returns the files of Etc with shell as the agent's login shell.
 func etcWithShell(shell string) []layout.File {
 	return []layout.File{
 		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +

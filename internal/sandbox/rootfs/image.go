@@ -16,18 +16,18 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// expandedDirs are folders of an image. Their entries are shown one by one,
-// because the sandbox provides some of them itself.
+// expandedDirs are folders of an image. A sandbox shows their entries one by one,
+// because it provides some of these entries itself.
 var expandedDirs = []string{"/", "/etc", "/etc/ssl", "/home", "/var"}
 
-// ownEntries are the entries that the sandbox provides, besides the files of
-// /etc.
+// ownEntries are the paths that the sandbox provides itself, besides the generated
+// files of /etc. The image's entries at these paths are not shown.
 var ownEntries = []string{
 	"/dev", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/lost+found", "/etc/mtab", layout.HomeDir, layout.WorkspaceDir,
 }
 
-// maxEntries is the maximum number of entries in the expanded folders, because
-// each becomes a mount.
+// maxEntries is the maximum total number of entries in the expanded folders. The
+// number is limited because each entry becomes a mount.
 const maxEntries = 4096
 
 var errTooManyEntries = &sandbox.Error{Message: fmt.Sprintf("The image has more than %d entries in its uppermost folders.", maxEntries)}
@@ -61,6 +61,7 @@ func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
 	return list, etc, nil
 }
 
+// imageShell returns the path of the agent's login shell in an image.
 func imageShell(root *os.Root) string {
 	if _, err := root.Stat("bin/bash"); err == nil {
 		return "/bin/bash"
@@ -71,8 +72,8 @@ func imageShell(root *os.Root) string {
 	return "/bin/sh"
 }
 
-// appendDir appends the entries of one folder. A folder that is missing or a
-// symbolic link has none.
+// appendDir appends the entries of the folder dir, without the paths in skip. If dir
+// is missing or is reached through a symbolic link, it appends nothing.
 func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([]layout.Entry, error) {
 	name := strings.TrimPrefix(dir, "/")
 	if name == "" {
@@ -104,8 +105,8 @@ func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([
 	return list, nil
 }
 
-// readDir returns the sorted entries of a folder. It stops with an error if
-// there are too many.
+// readDir returns the entries of a folder, sorted by name. It returns
+// errTooManyEntries if there are more than maxEntries.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	d, err := root.Open(name)
 	if err != nil {
@@ -127,8 +128,7 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	return nil, errTooManyEntries
 }
 
-// isRealDir reports whether a path is a folder without symbolic links on the
-// way.
+// isRealDir reports whether name is a folder and its path contains no symbolic link.
 func isRealDir(root *os.Root, name string) bool {
 	for at := name; ; at = path.Dir(at) {
 		if st, err := root.Lstat(at); err != nil || !st.IsDir() {
@@ -140,9 +140,10 @@ func isRealDir(root *os.Root, name string) bool {
 	}
 }
 
-// CheckTarget returns an error if a mount target cannot be created in the
-// system: the entries are read-only, and links may lead anywhere. image is the
-// image of the entries, or empty for the host's system.
+// CheckTarget returns an error if nothing can be mounted at target because of the
+// entries of system: they are read-only, so that a missing folder cannot be created,
+// and links may refer to any path. image is the folder of the image that contains the
+// entries, or empty for the host's system.
 func CheckTarget(target string, system []layout.Entry, image string) error {
 	whose := "the host's system"
 	if image != "" {
