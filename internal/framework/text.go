@@ -16,7 +16,7 @@ const maxPiece = 32 << 10
 // text is a decoder of plain text. Each call of Write returns all its bytes as
 // events, except for an incomplete rune at their end.
 type text struct {
-	held map[string][]byte // by stream: the start of a rune, at most 3 bytes
+	held map[string][]byte // incomplete rune at the end of each stream, at most 3 bytes
 	// If wanted is true, the definition has an output schema, and final contains
 	// the last maxFinal bytes of standard output.
 	wanted bool

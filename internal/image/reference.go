@@ -122,7 +122,8 @@ func (r Reference) String() string {
 	return s
 }
 
-// key returns the same string for equivalent references.
+// key returns a string that is the same for equivalent references. It omits the tag if
+// the reference has a digest.
 func (r Reference) key() string {
 	if r.Digest != "" {
 		r.Tag = ""

@@ -22,7 +22,7 @@ import (
 const (
 	pullerAge = 5 * time.Minute // age of a puller at which it is replaced and credentials are read again
 	stallTime = time.Minute     // maximum time without data during a download
-	tries     = 3               // attempts of an interrupted download
+	tries     = 3               // maximum number of attempts of a download
 )
 
 func newTransport() *http.Transport {
@@ -48,7 +48,7 @@ func (g insecureGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 // errorKeychain joins errCredentials to errors of reading credentials.
 type errorKeychain struct{ inner authn.Keychain }
 
-// Resolve returns the credentials for a registry.
+// Resolve returns the credentials for a registry. All errors wrap errCredentials.
 func (k errorKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	a, err := authn.Resolve(context.Background(), k.inner, target)
 	if err != nil {

@@ -37,7 +37,7 @@ type Root struct {
 // Release ends the use of the root. Only the first call has an effect.
 func (r *Root) Release() { r.release() }
 
-// root is an image on disk.
+// root is an unpacked image on disk.
 type root struct {
 	marker rootMetadata
 	refs   int       // number of uses: Acquire without Release

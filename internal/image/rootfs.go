@@ -42,7 +42,7 @@ func (m *budget) take(size int64) error {
 }
 
 // unpacker unpacks layers into a root folder. All paths are clean and relative to the
-// root folder, whose path is "". A real path contains no symbolic links.
+// root folder. The path of the root folder is "". A real path contains no symbolic links.
 type unpacker struct {
 	top        *os.Root
 	budget     *budget
@@ -135,8 +135,8 @@ func (t *unpacker) resolve(asked string, create bool) (string, error) {
 	return real, nil
 }
 
-// walk returns the real path of rest relative to the real path at, as the kernel would
-// resolve it for a process whose root is the root folder.
+// walk resolves the path rest, which is relative to the real path at, and returns its
+// real path. It resolves symbolic links as in a sandbox with this root folder.
 func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 	links := 0
 	for queue := []string{rest}; len(queue) > 0; {

@@ -82,7 +82,7 @@ func (e *Error) Fault() Fault {
 	return FaultServer
 }
 
-// refusal returns the error for a response whose status is not 2xx.
+// refusal returns the error for a response with a status other than 2xx.
 func refusal(resp *http.Response) *Error {
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // after an error, the bytes before it are used
 	e := failure(raw)

@@ -40,9 +40,9 @@ type Part struct {
 	// Text is the text of a message, of reasoning, or of a tool result. In a tool
 	// call it is the input if the model sent an input that is not a JSON object.
 	Text  string          `json:"text,omitempty"`
-	ID    string          `json:"id,omitempty"`    // of the tool call
-	Name  string          `json:"name,omitempty"`  // of the tool
-	Input json.RawMessage `json:"input,omitempty"` // of the tool call: a JSON object
+	ID    string          `json:"id,omitempty"`    // ID of the tool call
+	Name  string          `json:"name,omitempty"`  // name of the tool
+	Input json.RawMessage `json:"input,omitempty"` // input of the tool call, a JSON object
 	// Failed is true in a tool result if the tool failed.
 	Failed bool `json:"failed,omitempty"`
 	// Native is reasoning in the provider's JSON form, signed or encrypted. It is
@@ -84,7 +84,7 @@ const (
 	StopEnd     Stop = "end"     // the answer is complete
 	StopTools   Stop = "tools"   // the model called tools
 	StopLength  Stop = "length"  // the answer reached its maximum length
-	StopRefusal Stop = "refusal" // the model or a filter refused
+	StopRefusal Stop = "refusal" // the model refused to answer, or a content filter stopped the answer
 )
 
 // Answer is the answer to a request. Usage contains the tokens of the answer, and one

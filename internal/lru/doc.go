@@ -1,2 +1,2 @@
-// Package lru is a cache of the most recently used values.
+// Package lru provides a cache that keeps the most recently used values.
 package lru

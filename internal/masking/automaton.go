@@ -199,7 +199,8 @@ func skip[T string | []byte](a *automaton, text T, at int) int {
 	distance := func(end int) int { return int(skips[hash(text[end-3], text[end-2], text[end-1], bits)]) }
 	end := at + a.window
 	for end <= len(text) {
-		// Four look-ups that do not depend on one another are faster.
+		// Try four positions at once: look-ups that do not depend on one another
+		// are faster.
 		if end+3*most <= len(text) && distance(end)+distance(end+most)+distance(end+2*most)+distance(end+3*most) == 4*most {
 			end += 4 * most
 			continue

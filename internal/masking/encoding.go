@@ -186,10 +186,10 @@ var urlStyles = []struct{ safe, space string }{
 	{"-_.~/", "%20"},                // paths: Python
 	{"-_.~$&+=:@", "%20"},           // path segments: Go
 	{"-_.~$&+,/:;=@", "%20"},        // paths: Go
-	{"-_.~$&+,/:;=@", "+"},          // the same with form spaces
+	{"-_.~$&+,/:;=@", "+"},          // paths: Go, with a space as in forms
 	{"-_.~$&+,;=", "%20"},           // user and password: Go
 	{"-_.!~*'()", "%20"},            // encodeURIComponent
-	{"-_.!~*'()", "+"},              // the same with form spaces
+	{"-_.!~*'()", "+"},              // encodeURIComponent, with a space as in forms
 	{"-_.!~*'();/?:@&=+$,#", "%20"}, // encodeURI
 }
 

@@ -80,8 +80,8 @@ func (c *client) sessionOpened(o sessionAttempt, m *message) framework.Step {
 		return ask()
 	}
 	// Some agents send more history after their response to session/load. They
-	// answer requests in order, so the response to one more request, whose method
-	// does not exist, follows the last update of the history.
+	// answer requests in order, so the response to one more request follows the
+	// last update of the history. The method of that request does not exist.
 	return c.request("_stint/settled", map[string]string{"sessionId": c.session}, func(*message) framework.Step {
 		c.isLoading = false
 		return ask()

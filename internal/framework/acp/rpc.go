@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Error codes of the protocol.
+// Error codes of JSON-RPC and of the Agent Client Protocol.
 const (
 	codeInvalidRequest = -32600
 	codeNoMethod       = -32601
@@ -40,7 +40,7 @@ func parse(line []byte) (m message, ok bool) {
 	if len(line) == 0 || line[0] != '{' {
 		return m, false
 	}
-	// Members with a wrong type stay zero.
+	// Only a syntax error is an error here. Members with a wrong type stay zero.
 	if _, broken := errors.AsType[*json.SyntaxError](json.Unmarshal(line, &m)); broken {
 		return m, false
 	}

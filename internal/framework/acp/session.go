@@ -153,7 +153,7 @@ type configOption struct {
 type configValue struct {
 	Value   string        `json:"value"`
 	Name    string        `json:"name"`
-	Options []configValue `json:"options"` // if the value is a group
+	Options []configValue `json:"options"` // values of the group, if this value is a group
 }
 
 // modelRequest returns the request that selects a model. The method is empty if
@@ -182,8 +182,8 @@ func (o *sessionResult) modelRequest(session, model string) (method string, para
 	return "session/set_model", map[string]string{"sessionId": session, "modelId": id}
 }
 
-// pick returns the value whose name equals model, ignoring case. It also searches
-// groups. If no value has that name, it returns model.
+// pick returns the value with the name model, ignoring case. It also searches groups.
+// If no value has that name, it returns model.
 func pick(values []configValue, model string) string {
 	for _, v := range values {
 		for _, inner := range append([]configValue{v}, v.Options...) {

@@ -79,7 +79,7 @@ func (t *transcriber) use(u *toolUpdate) *tool {
 		return use
 	}
 	if u.ID == "" || u.Title == "" && u.Kind == "" && u.Status == "" && len(u.Input) == 0 {
-		return nil // the update is empty
+		return nil // the update has no ID or no content
 	}
 	if len(t.order) >= maxTools {
 		delete(t.tools, t.order[0])

@@ -14,7 +14,7 @@ import (
 // vendor has settings for a known agent: environment variables, and the files in
 // the home directory that contain its conversations.
 type vendor struct {
-	name  string // substring of the command's name
+	name  string // substring of a word of the command, by which the agent is recognised
 	env   map[string]string
 	state framework.State
 }

@@ -62,7 +62,8 @@ func (c *client) noAnswer(exitCode int) string {
 	return fmt.Sprintf("The agent ended without answering the prompt (exit code %d).", exitCode)
 }
 
-// agentError returns the message for an error of the agent.
+// agentError returns the message for an error response of the agent. what is the start
+// of the message.
 func (c *client) agentError(what string, e *rpcError) string {
 	if e.Code == codeNoMethod {
 		return what + ": it does not know the request. Check that 'command' starts it in the mode of the Agent Client Protocol, and its version."

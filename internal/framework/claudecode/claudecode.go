@@ -92,7 +92,7 @@ func environment(in framework.Input) map[string]string {
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
 		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,
-		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // enables the TodoWrite tool, whose calls contain the whole plan
+		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // enables the tool TodoWrite; each of its calls contains the whole plan
 		"MCP_CONNECTION_NONBLOCKING":               "0", // makes the first turn wait for MCP servers
 	}
 	if in.Model == nil {

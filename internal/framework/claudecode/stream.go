@@ -15,7 +15,7 @@ type partialMessage struct {
 	id, model string
 	kind      stint.ItemKind // kind of the open block; empty if blocks of this kind are not reported
 	hasPieces bool           // a piece of the open block was reported
-	last      string         // last piece of the open line
+	last      string         // last reported piece of the open block
 	tokens    stint.Tokens
 }
 

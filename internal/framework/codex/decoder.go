@@ -137,7 +137,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
 }
 
-// noResult returns the error message for a run whose turn did not end.
+// noResult returns the error message for a run in which the turn did not end.
 func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""

@@ -12,7 +12,7 @@ import (
 const mcpVariable = "STINT_TEST_MCP"
 
 // MCP returns an MCP server with one tool, greet. The server's program is the test
-// binary, whose TestMain must call ServeMCP.
+// binary. The test's TestMain must call ServeMCP.
 func MCP() framework.MCPServer {
 	self, err := os.Executable()
 	if err != nil {

@@ -53,7 +53,7 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 	return c.failed
 }
 
-// writeStream responds with the output of write, whose length is unknown. If write
+// writeStream responds with the output of write, of unknown length. If write
 // fails before anything was sent, writeStream returns the error. Otherwise it aborts
 // the connection by a panic, so that the client notices that the content is
 // incomplete.

@@ -87,7 +87,7 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 	return serveArchive(w, r, archive)
 }
 
-// serveArchive serves an archive whose length is known, or ranges of it.
+// serveArchive serves an archive of known length, or the requested ranges of it.
 func serveArchive(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	content, err := archive.Open(r.Context())
 	if err != nil {

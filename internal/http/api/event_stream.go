@@ -25,7 +25,7 @@ type eventStream struct {
 	last     int64 // the position of the last event that was written
 	org      string
 	tokenID  string
-	checked  time.Time // when the token was last known to be valid
+	checked  time.Time // time of the last check of the token
 }
 
 func (a *api) newEventStream(w http.ResponseWriter, r *http.Request, c auth.Caller, after int64) *eventStream {

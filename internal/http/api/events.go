@@ -17,7 +17,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 		return err
 	}
 	defer s.close()
-	s.run(r.Context()) // not called in openEvents, whose large stack frame would remain while the stream is open
+	s.run(r.Context()) // not called in openEvents, because its large stack frame would remain while the stream is open
 	return nil
 }
 

@@ -15,8 +15,8 @@ type response struct {
 
 func jsonResponse(status int, v any) *response { return &response{status: status, body: encode(v)} }
 
-// createdResponse returns a response with status 201 and the resource v, whose path is
-// location.
+// createdResponse returns a response with status 201 and the resource v. location is the
+// path of the resource.
 func createdResponse(location string, v any) *response {
 	return &response{http.StatusCreated, map[string]string{"Location": location}, encode(v)}
 }

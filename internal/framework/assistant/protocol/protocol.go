@@ -75,7 +75,7 @@ type Input struct {
 	Text string `json:"text,omitempty"`
 }
 
-// The types of lines.
+// The types of lines, each with the fields of Line that it uses.
 const (
 	LineStarted = "started"     // Session, Resumed
 	LineDelta   = "delta"       // Kind, ID, Text: a piece of a message or of reasoning
@@ -88,8 +88,8 @@ const (
 	LineEnd     = "end"         // OK and Text (the last message), or Reason and Error
 )
 
-// Line is one line of the assistant's output. The comments of the types of lines
-// list the fields that each type uses.
+// Line is one line of the assistant's output. Type is one of the Line constants, which
+// list the other fields that are set.
 type Line struct {
 	Type    string          `json:"type"`
 	Session string          `json:"session,omitempty"`
