@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// ContextReader returns a reader of r that fails when ctx is done.
+// ContextReader returns a reader of r. When ctx is done, its Read returns the cause of
+// ctx. It does not interrupt a Read of r in progress.
 func ContextReader(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
 
 type contextReader struct {

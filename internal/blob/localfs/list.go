@@ -17,7 +17,7 @@ import (
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		if !blob.CanStartKey(prefix) {
-			return // such as "../"
+			return // no key starts with an invalid prefix, such as "../"
 		}
 		dir := prefix[:strings.LastIndexByte(prefix, '/')+1]
 		w := walk{ctx: ctx, s: s, prefix: prefix, yield: yield}
@@ -92,7 +92,7 @@ func (w *walk) names(dir string) ([]string, error) {
 func (w *walk) object(key string) error {
 	info, err := w.s.Stat(w.ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
-		return nil // it was deleted
+		return nil // deleted during the walk
 	} else if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ import (
 const (
 	objects   = "objects" // the folder of finished objects
 	temporary = "tmp"     // the folder of unfinished objects
-	// suffix ends the file names of objects. It is not allowed in keys, so "a"
-	// and "a/b" can both exist.
+	// suffix ends the file names of objects. It is not allowed in keys, so the
+	// file of the object "a" and the folder of "a/b" have different names.
 	suffix = "@"
 )
 
@@ -88,7 +88,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	return nil
 }
 
-// userError returns a message for the user if the disk is full, else err.
+// userError returns an error with a message for the user if the disk is full, and
+// otherwise err.
 func userError(err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -121,8 +122,8 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) (e
 	return s.publish(temp, name(key))
 }
 
-// fill copies r to f. It returns an error if size is not negative and r does not have
-// size bytes.
+// fill copies r to f. It returns an error if ctx ends, or if size is not negative and r
+// does not have size bytes.
 func fill(ctx context.Context, f *os.File, r io.Reader, size int64) error {
 	limited := r
 	if size >= 0 && size < 1<<62 {
@@ -138,7 +139,8 @@ func fill(ctx context.Context, f *os.File, r io.Reader, size int64) error {
 	return nil
 }
 
-// publish durably links a synced file to its final name, unless that exists.
+// publish durably links the synced file temp to the name final. If final exists, publish
+// returns blob.ErrExists.
 func (s *Store) publish(temp, final string) error {
 	dir := path.Dir(final)
 	if err := s.ensureDir(dir); err != nil {
@@ -155,9 +157,9 @@ func (s *Store) publish(temp, final string) error {
 	return nil
 }
 
-// ensureDir durably creates dir and its parents. It syncs
-// the entry of each folder, because a power loss could otherwise remove the folder with
-// its objects.
+// ensureDir durably creates dir and its parents. After the creation of a folder it syncs
+// the parent folder, because otherwise a power loss could remove the new folder with its
+// objects.
 func (s *Store) ensureDir(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +229,7 @@ func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	return blob.Info{Key: key, Size: info.Size()}, nil
 }
 
-// Delete implements blob.Store. The folders of an object stay.
+// Delete implements blob.Store. It does not remove the folders of the object.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := blob.CheckKey(key); err != nil {
 		return err
@@ -249,7 +251,7 @@ func storeError(err error) error {
 	return err
 }
 
-// object is an open object.
+// object reads a range of an open object.
 type object struct {
 	io.Reader
 	io.Closer

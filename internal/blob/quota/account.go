@@ -15,27 +15,28 @@ type account struct {
 	stored  blob.Usage     // existing objects
 	pending blob.Usage     // objects that are being put
 	active  map[string]int // number of Put and Delete calls in progress, by key
-	counted time.Time      // zero: never
+	counted time.Time      // time of the last count; zero: never
 	count   *count         // the count in progress, or nil
 }
 
-// count lists an organisation's objects while others are put and deleted. An
-// object that is touched after the count began is counted by the result of that
-// call, and not by the list.
+// count counts an organisation's objects by listing them, while other calls put and
+// delete objects. If a Put or Delete call for a key begins or is in progress after the
+// count began, the key is touched: the results of these calls decide whether its object
+// counts, and the listing does not count it.
 type count struct {
 	done    chan struct{} // closed at the end
 	err     error         // valid after done
-	listed  blob.Usage
-	last    string // the last listed key
-	changed blob.Usage
+	listed  blob.Usage    // objects counted by the listing
+	last    string        // the last listed key
+	changed blob.Usage    // changes by calls for touched keys
 	touched map[string]*touched
 }
 
-// touched is an object with a Put or Delete call since the count began.
+// touched is a key with a Put or Delete call since the count began.
 type touched struct {
-	known bool // if the object existed, listed or changed includes it
-	seen  bool // the list contained the object, but did not count it
-	size  int64
+	known bool  // listed and changed include the object, if it exists
+	seen  bool  // the listing contained the object, but did not count it
+	size  int64 // bytes of the object, if seen
 }
 
 func (c *count) touch(key string) {
@@ -44,7 +45,7 @@ func (c *count) touch(key string) {
 	}
 }
 
-// list counts an object in the list.
+// list counts an object that the listing returned, unless its key is touched.
 func (c *count) list(info blob.Info) {
 	c.last = info.Key
 	if t := c.touched[info.Key]; t != nil {
@@ -54,7 +55,8 @@ func (c *count) list(info blob.Info) {
 	add(&c.listed, info.Size, 1)
 }
 
-// unchanged counts a touched object that no call changed.
+// unchanged is called when all calls for a touched key have ended and the last did not
+// change its object. If the listing contained the object, unchanged counts it.
 func (c *count) unchanged(key string) {
 	switch t := c.touched[key]; {
 	case t.known:
@@ -81,9 +83,9 @@ func (a *account) begin(key string) {
 	}
 }
 
-// end registers the end of a Put or Delete call and the bytes and objects that it
-// added; they are negative if it deleted the object and 0 if it changed nothing.
-// The caller holds the lock.
+// end registers the end of a Put or Delete call and the bytes and objects that the call
+// added. Both are negative if the call deleted the object, and 0 if it changed nothing.
+// The caller holds a.mu.
 func (a *account) end(key string, bytes, objects int64) {
 	if a.active[key]--; a.active[key] == 0 {
 		delete(a.active, key)
@@ -92,7 +94,7 @@ func (a *account) end(key string, bytes, objects int64) {
 	c := a.count
 	switch {
 	case c == nil:
-	case objects == 0 && a.active[key] > 0: // the last call decides
+	case objects == 0 && a.active[key] > 0: // the last call in progress decides
 	case objects == 0:
 		c.unchanged(key)
 	case objects > 0 || c.touched[key].known:
@@ -101,8 +103,9 @@ func (a *account) end(key string, bytes, objects int64) {
 	}
 }
 
-// ready starts a count if there is none or it is too old. It waits only for the
-// first one; during later ones the previous count stays in use.
+// ready starts a count if the organisation was never counted, or if its last count is
+// older than Options.Recount. ready waits only for the first count. During a later count,
+// the previous result stays in use.
 func (s *Store) ready(ctx context.Context, org string, a *account) error {
 	a.mu.Lock()
 	first := a.counted.IsZero()
@@ -135,7 +138,7 @@ func (s *Store) ready(ctx context.Context, org string, a *account) error {
 	}
 }
 
-// recount lists the organisation's objects. If that fails, the previous count
+// recount counts the organisation's objects. If the listing fails, the previous result
 // stays in use; it includes all changes through this store.
 func (s *Store) recount(ctx context.Context, org string, a *account, c *count) {
 	var err error

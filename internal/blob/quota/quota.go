@@ -1,9 +1,9 @@
 // Package quota counts the stored bytes of each organisation and enforces a limit.
 //
 // A Store wraps another blob.Store. The first element of a key is the
-// organisation. The count is that of the storage: all objects in their stored
-// size, until garbage collection deletes them. A chunk counts once, regardless of
-// how many versions contain it.
+// organisation. Every object counts with its stored size, until garbage collection
+// deletes the object. A chunk counts once, regardless of how many versions contain
+// it.
 package quota
 
 import (
@@ -25,9 +25,9 @@ type Options struct {
 	// Recount is the maximum age of a count if other processes write to the same
 	// storage; 0 is unlimited.
 	Recount time.Duration
-	Now     func() time.Time // defaults to the real clock
-	// Uncounted reports whether an object does not count, such as one that the
-	// server stores for its own use. nil counts all objects.
+	Now     func() time.Time // default: time.Now
+	// Uncounted reports whether the object with the key does not count, because the
+	// server stores it for its own use. If Uncounted is nil, all objects count.
 	Uncounted func(key string) bool
 }
 
@@ -38,9 +38,9 @@ type Store struct {
 	*accounts
 }
 
-// accounts are the accounts of all organisations and the counts in progress.
+// accounts contains the accounts of all organisations and runs their counts.
 type accounts struct {
-	ctx    context.Context // of the counts, until Close
+	ctx    context.Context // context of the counts; Close cancels it
 	cancel context.CancelFunc
 	counts sync.WaitGroup
 
@@ -63,8 +63,8 @@ func New(inner blob.Store, o Options) *Store {
 	return &Store{Store: inner, o: o, accounts: &accounts{ctx: ctx, cancel: cancel, byOrg: map[string]*account{}}}
 }
 
-// Close stops counting. Calls that need the first count of an organisation fail
-// afterwards.
+// Close ends the counts in progress and waits for them. Later calls that need the first
+// count of an organisation fail.
 func (a *accounts) Close() error {
 	a.mu.Lock()
 	a.closed = true
@@ -84,14 +84,14 @@ func (a *accounts) start(f func(context.Context)) bool {
 	return !a.closed
 }
 
-// Wrap returns a store that stores its objects in inner and shares the accounts
-// of s. Both must contain the same objects.
+// Wrap returns a store that stores its objects in inner and shares the accounts of s.
+// inner must give access to the same objects as the inner store of s.
 func (s *Store) Wrap(inner blob.Store) *Store {
 	return &Store{Store: inner, o: s.o, accounts: s.accounts}
 }
 
-// WithLinks returns the store, which implements blob.Presigner if the inner store
-// does.
+// WithLinks returns s as a store that implements blob.Presigner if the inner store
+// implements it.
 func (s *Store) WithLinks() blob.Store {
 	if p, ok := s.Store.(blob.Presigner); ok {
 		return struct {
@@ -102,8 +102,8 @@ func (s *Store) WithLinks() blob.Store {
 	return s
 }
 
-// Usage returns the stored objects of an organisation. The first call lists them,
-// and waits for that.
+// Usage returns the number and size of an organisation's objects, including those that
+// are being stored. The first call for an organisation waits until they are counted.
 func (s *Store) Usage(ctx context.Context, org string) (blob.Usage, error) {
 	a := s.account(org)
 	if err := s.ready(ctx, org, a); err != nil {
@@ -130,8 +130,8 @@ func (a *accounts) account(org string) *account {
 	return of
 }
 
-// Put implements blob.Store. It returns a Forbidden *stint.Error if the object
-// would exceed the limit.
+// Put implements blob.Store. If the object would exceed the limit, Put returns a
+// *stint.Error with KindForbidden and CodeQuotaExceeded.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	org, _, ok := strings.Cut(key, "/")
 	if !ok || s.o.Uncounted(key) {
@@ -166,8 +166,8 @@ type meter struct {
 	r       io.Reader
 	a       *account
 	limit   int64
-	sized   bool // the size was counted before reading
-	counted int64
+	sized   bool  // the size was counted before reading
+	counted int64 // bytes that were added to a.pending
 }
 
 func (m *meter) Read(b []byte) (int, error) {
@@ -180,7 +180,8 @@ func (m *meter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// add counts pending bytes and objects, unless they exceed the limit.
+// add adds bytes and objects to the pending usage. If they would exceed the limit, add
+// returns an error and adds nothing.
 func (m *meter) add(bytes, objects int64) error {
 	m.a.mu.Lock()
 	defer m.a.mu.Unlock()

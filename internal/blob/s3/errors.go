@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// explain translates the error of a request into an error of package blob, or
-// into a message that says what the operator can do. If the caller's ctx is
-// done, it returns the cause of that.
+// explain translates the error of a request into an error of package blob, or into
+// an error with a message that says what the operator can do. If ctx, the caller's
+// context, is done, explain returns its cause.
 func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -60,20 +60,21 @@ func (s *Store) wrongRegion(a minio.ErrorResponse) error {
 	return fmt.Errorf("the bucket '%s' is in another region than was asked for at %s; name %s in the storage's URL: %w", s.bucket, s.Endpoint(), right, a)
 }
 
-// isRefused reports whether the server rejected the request without effect.
+// isRefused reports whether err means that the server rejected the request without
+// effect, for a reason other than an existing object or a concurrent writer.
 func isRefused(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && a.StatusCode >= 400 && a.StatusCode < 500 && !isTaken(err) && !isConflict(err)
 }
 
-// isTaken reports whether an object of the name exists, or the multipart upload
-// does not exist any more.
+// isTaken reports whether err means that an object with the name exists, or that the
+// multipart upload does not exist any more.
 func isTaken(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && (a.StatusCode == http.StatusPreconditionFailed || a.Code == minio.PreconditionFailed || a.Code == "NoSuchUpload")
 }
 
-// isConflict reports whether another request is writing the same object.
+// isConflict reports whether err means that another request is writing the same object.
 func isConflict(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && a.StatusCode == http.StatusConflict

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxBreaks is how many times in a row a connection may break. A connection
-	// that delivers progress bytes resets the count.
+	// maxBreaks is the maximum number of broken connections in a row. A connection
+	// that delivers at least progress bytes resets the count.
 	maxBreaks = 5
 	progress  = 1 << 20
 )
@@ -62,7 +62,8 @@ type reader struct {
 	received int64       // bytes since the last break
 }
 
-// open requests the bytes from r.at on.
+// open requests the bytes from r.at on. If the object does not have them, open sets
+// r.left to 0.
 func (r *reader) open() error {
 	var o minio.GetObjectOptions
 	if err := r.conditions(&o); err != nil {
@@ -73,7 +74,7 @@ func (r *reader) open() error {
 	if err != nil {
 		cancel()
 		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable && r.ctx.Err() == nil {
-			r.left = 0 // the object is shorter
+			r.left = 0 // the object ends at r.at or before
 			return nil
 		}
 		return r.s.explain(r.ctx, err)
@@ -103,7 +104,7 @@ func (r *reader) conditions(o *minio.GetObjectOptions) error {
 	return nil
 }
 
-// check refuses a response that does not match the request.
+// check returns an error if a response does not match the request.
 func (r *reader) check(info minio.ObjectInfo, header http.Header) error {
 	from := header.Get("Content-Range")
 	switch {
@@ -144,7 +145,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 }
 
-// readSome reads from the connection and cancels it if it stalls.
+// readSome reads from the connection. It cancels the connection if nothing arrives for
+// the time s.stall.
 func (r *reader) readSome(p []byte) (int, error) {
 	r.watch.Reset(r.s.stall)
 	n, err := r.body.Read(p[:min(int64(len(p)), r.left)])
@@ -182,7 +184,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// pause waits a random time that grows with try, at most 2 s.
+// pause waits a random time with a limit that grows with try, up to 2 s. It returns the
+// cause of ctx if ctx ends first.
 func pause(ctx context.Context, try int) error {
 	select {
 	case <-time.After(rand.N(min(50*time.Millisecond<<try, 2*time.Second))):

@@ -14,7 +14,7 @@ import (
 )
 
 // List implements blob.Store. Objects that are created or deleted during the walk
-// may or may not be listed. Other objects in the bucket are skipped.
+// may or may not be listed. Objects that this package did not store are skipped.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		if !blob.CanStartKey(prefix) {
@@ -36,8 +36,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 	}
 }
 
-// names walks all objects in the bucket below prefix, in order of their names. It
-// continues after a page that broke off; the library retries failed requests.
+// names walks all objects in the bucket with names that start with prefix, in order of
+// the names. If the response with a page breaks off, names requests the rest. The
+// library retries failed requests.
 func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[minio.ObjectInfo, error] {
 	return func(yield func(minio.ObjectInfo, error) bool) {
 		last := ""
@@ -62,7 +63,8 @@ func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[minio.Object
 	}
 }
 
-// walk lists the objects after *last and updates it.
+// walk yields the objects with names after *last, and sets *last to each yielded name.
+// stopped reports whether yield returned false.
 func (s *Store) walk(ctx context.Context, prefix string, last *string, yield func(minio.ObjectInfo, error) bool) (stopped bool, err error) {
 	owner := false
 	o := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, StartAfter: *last, MaxKeys: s.pageSize, FetchOwner: &owner}
@@ -81,8 +83,8 @@ func (s *Store) walk(ctx context.Context, prefix string, last *string, yield fun
 	return false, ctx.Err()
 }
 
-// brokeOff reports whether a response began but was not completed. It is false
-// for a request that failed and for an error response.
+// brokeOff reports whether err means that a response began but was not completed. It
+// returns false for a failed request and for an error response.
 func brokeOff(err error) bool {
 	if _, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return false
@@ -91,10 +93,9 @@ func brokeOff(err error) bool {
 	return !failed && !errors.Is(err, context.Canceled)
 }
 
-// RemoveAbandoned deletes multipart uploads and probe objects that crashed
-// processes left in the bucket, and returns their number. It deletes those that
-// began before the given time, which must be earlier than the beginning of any
-// upload in progress.
+// RemoveAbandoned deletes multipart uploads and probe objects that crashed processes
+// left in the bucket, and returns their number. It deletes all that were begun before
+// the given time, so uploads in progress must have begun later.
 func (s *Store) RemoveAbandoned(ctx context.Context, before time.Time) (int, error) {
 	uploads, err := s.abandonedUploads(ctx, before)
 	if err != nil {

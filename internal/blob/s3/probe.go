@@ -16,7 +16,7 @@ import (
 // so List ignores them.
 const probePrefix = "stint-probe-"
 
-// probeLimit bounds the probe.
+// probeLimit is the time limit of the probe.
 const probeLimit = time.Minute
 
 var errOverwrites = errors.New("it does not honour 'If-None-Match: *', without which two servers could overwrite each other's objects; use a storage that has conditional writes")

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// attempts is how often the library sends a request. After a broken
+	// attempts is how often the library sends a request at most. After a broken
 	// connection, a 5xx, or a 429 it waits a random part of 0.2 s, 0.4 s, 0.8 s,
 	// then 1 s.
 	attempts = 8
-	// callLimit bounds a request with its retries. A part of 16 MiB fits at
-	// 28 KB/s.
+	// callLimit is the time limit of a request including its retries. It suffices
+	// to send a part of 16 MiB at 28 KB/s.
 	callLimit = 10 * time.Minute
-	// settleLimit bounds requests that follow the end of the caller's context.
+	// settleLimit is the time limit of requests that are sent even if the caller's
+	// context has ended, such as the abort of an upload.
 	settleLimit = 10 * time.Second
 	// maxIdle is the number of idle connections that are kept open.
 	maxIdle = 64
@@ -60,11 +61,11 @@ var (
 	_ blob.Presigner = (*Store)(nil)
 )
 
-// Open returns a store after checking that the bucket supports everything that a
-// Store needs. The check takes about ten requests and leaves nothing behind. Its
-// errors are messages for the operator. The credentials are those of
-// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else of the shared credentials
-// file, else of the role of the environment, the container, or the machine.
+// Open returns a store after checking that the bucket supports all operations of a
+// Store. The check sends about ten requests and leaves nothing behind. Its errors are
+// messages for the operator. The credentials are those in AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY, otherwise those in the shared credentials file, otherwise
+// those of the role of the environment, the container, or the machine.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := connect(c)
 	if err != nil {
@@ -117,8 +118,8 @@ func newTransport() transport {
 
 var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of ~/.aws/credentials in AWS_PROFILE, or give this machine a role")
 
-// requiredCredentials returns an error where the library would fall back to
-// unsigned requests.
+// requiredCredentials is a chain of providers that returns an error if none of them has
+// credentials. Without this error, the library would send unsigned requests.
 type requiredCredentials struct{ credentials.Chain }
 
 func newCredentials() *credentials.Credentials {
@@ -188,12 +189,12 @@ func (s *Store) remove(ctx context.Context, name string) error {
 	defer cancel()
 	err := s.explain(ctx, s.core.RemoveObject(limited, s.bucket, name, minio.RemoveObjectOptions{}))
 	if errors.Is(err, blob.ErrNotFound) {
-		return nil // some servers report it
+		return nil // some servers report that the object does not exist
 	}
 	return err
 }
 
-// maxTTL is the longest validity of a signature.
+// maxTTL is the maximum time for which a signed link can be valid.
 const maxTTL = 7 * 24 * time.Hour
 
 // PresignGet implements blob.Presigner. The URL contains the endpoint

@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// transport ends the reading of a request's body with the attempt. The library
-// rewinds one reader for all attempts, but after an early response the previous
-// connection may still read it and take bytes from the next attempt.
+// transport stops reading a request's body at the end of each attempt. The library
+// rewinds the same reader for the next attempt. If the server responded before it had
+// read the whole body, the connection of the previous attempt could otherwise read on
+// and take bytes from the next attempt.
 type transport struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -28,7 +29,8 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// attemptBody is a request's body until the end of one attempt.
+// attemptBody is the body of a request for one attempt. It cannot be read after the end
+// of the attempt.
 type attemptBody struct {
 	mu sync.Mutex    // guards r
 	r  io.ReadCloser // nil after Close
@@ -46,7 +48,7 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// Close implements io.Closer. No read is in progress when it returns.
+// Close implements io.Closer. It waits for a Read in progress; later ones fail.
 func (b *attemptBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

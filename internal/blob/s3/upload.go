@@ -20,7 +20,8 @@ const (
 	markKey = "Stint-Put"
 	// maxParts is the S3 limit on the parts of an object.
 	maxParts = 10_000
-	// maxConflicts bounds the attempts to commit while other writers hold the name.
+	// maxConflicts is the maximum number of attempts to commit an object while other
+	// writers write or delete an object with the same name.
 	maxConflicts = 5
 )
 
@@ -51,7 +52,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) er
 	case ended:
 		return u.commit(ctx, func(ctx context.Context) error { return u.putWhole(ctx, first[:n]) })
 	}
-	// Find out that the name is taken before sending the bytes.
+	// Check whether the name is taken before sending the bytes.
 	if _, err := s.Stat(ctx, key); err == nil {
 		return blob.ErrExists
 	} else if !errors.Is(err, blob.ErrNotFound) {
@@ -71,8 +72,8 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) er
 
 func (s *Store) maxSize() int64 { return int64(s.partSize) * maxParts }
 
-// firstRead returns how many bytes to read before choosing between one request
-// and a multipart upload. If the size is known and at most two parts, it is one
+// firstRead returns the number of bytes to read before choosing between one request and
+// a multipart upload. If the size is known and at most two parts, firstRead returns one
 // byte more than the size, so that longer content is noticed.
 func (s *Store) firstRead(size int64) int {
 	if size >= 0 && size <= int64(2*s.partSize) {
@@ -81,8 +82,8 @@ func (s *Store) firstRead(size int64) int {
 	return s.partSize
 }
 
-// fits reports whether content of which n bytes were read can have the given
-// size; any content fits a negative size.
+// fits reports whether content can have the given size if n bytes of it were read. ended
+// is true if these are all bytes. Any content fits a negative size.
 func fits(n int64, ended bool, size int64) bool {
 	return size < 0 || n == size || n < size && !ended
 }
@@ -104,7 +105,7 @@ func wrongSize(size int64) error {
 type upload struct {
 	s    *Store
 	name string
-	mark string // random text stored with the object, to recognize it
+	mark string // random text stored with the object, by which commit recognizes it
 	id   string // of the multipart upload
 	done []minio.CompletePart
 }
@@ -131,8 +132,9 @@ func (u *upload) putWhole(ctx context.Context, content []byte) error {
 	return err
 }
 
-// begin starts a multipart upload. The library does not retry when the response
-// breaks off, so begin does; the upload of that response is abandoned.
+// begin starts a multipart upload. If the response breaks off, the library does not send
+// the request again, so begin does. The upload that the server may have started for the
+// first request is abandoned.
 func (u *upload) begin(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -148,8 +150,8 @@ func (u *upload) begin(ctx context.Context) error {
 	}
 }
 
-// putParts sends full and the rest of r, and reads each part while the one
-// before it is sent.
+// putParts sends full, the first part, and then the rest of r in parts. It reads each
+// part while the previous part is sent.
 func (u *upload) putParts(ctx context.Context, full []byte, r io.Reader, size int64) error {
 	next := make([]byte, len(full))
 	total := int64(len(full))
@@ -209,9 +211,10 @@ func (u *upload) abort(ctx context.Context) error {
 	return fmt.Errorf("dropping its upload: %w", u.s.explain(ctx, err))
 }
 
-// commit calls send, which creates the object, and finds out whether it did. If
-// a response is lost, the library sends the request again and the server then
-// refuses it because the object exists; the mark identifies the writer.
+// commit calls send, which creates the object, and returns nil if this upload created
+// it. If a response is lost, the library sends the request again, and the server refuses
+// the second request because the object exists. Therefore, after a refusal, commit
+// compares the mark of the stored object with u.mark.
 func (u *upload) commit(ctx context.Context, send func(context.Context) error) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
@@ -241,7 +244,7 @@ func (u *upload) commit(ctx context.Context, send func(context.Context) error) e
 	}
 }
 
-// storedMark returns the mark of the stored object, even if ctx is done.
+// storedMark returns the mark of the object in the bucket. It also works if ctx is done.
 func (u *upload) storedMark(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
 	defer cancel()

@@ -25,7 +25,8 @@ type location struct {
 	lookup   minio.BucketLookupType
 }
 
-// maxPrefix leaves room for a key in the 1024 bytes of a name.
+// maxPrefix is the maximum length of a prefix in bytes. It leaves room for a key, because
+// S3 limits names to 1024 bytes.
 const maxPrefix = 400
 
 // parse reads s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL]. Its

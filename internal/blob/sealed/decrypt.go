@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// errPastEnd reports that the object has no block at the requested position.
+// errPastEnd reports that the requested position is after the last block of the object.
 var errPastEnd = errors.New("sealed: past the end")
 
 // decrypter decrypts a range of an object. With each block it reads one byte of
@@ -21,7 +21,7 @@ type decrypter struct {
 	aead  cipher.AEAD
 	nonce nonce
 	block int64  // number of the next block
-	ahead bool   // the last byte of buf belongs to the next block
+	ahead bool   // the last byte of buf is the first byte of the next block
 	last  bool   // the last block was decrypted
 	skip  int    // bytes before the range in the first block
 	left  int64  // remaining bytes of the range; negative means all

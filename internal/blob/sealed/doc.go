@@ -30,7 +30,7 @@
 //
 // # What is not authenticated
 //
-// Anyone with write access to the storage can delete objects, or restore an
-// earlier object of the same name. Names are digests or random, so packages above
-// detect it.
+// Anyone with write access to the storage can delete objects, or restore an earlier
+// object of the same name. The packages that use this package detect such a
+// replacement, because the names of objects are digests or random.
 package sealed

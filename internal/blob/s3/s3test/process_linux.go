@@ -2,8 +2,9 @@ package s3test
 
 import "syscall"
 
-// attributes put the process out of reach of the terminal's Ctrl-C, and end it
-// at once when we die.
+// attributes returns the attributes of the server's process. The process has its own
+// process group, so Ctrl-C in the terminal does not reach it, and the kernel kills it
+// when the test binary ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -57,7 +57,7 @@ func (p *Proxy) URL(bucket string) string {
 }
 
 // Break makes decide choose the fault of each further request; nil removes faults.
-// call counts from 1. Calls of decide are serialized.
+// call is the number of the request since Break, from 1. Calls of decide are serialized.
 func (p *Proxy) Break(decide func(call int, r *http.Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Drop:
 		panic(http.ErrAbortHandler)
 	case Silence:
-		_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is noticed
+		_, _ = io.Copy(io.Discard, r.Body) // net/http notices the end of the connection only after the body was read
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case Deny:
@@ -153,7 +153,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// flipped flips a bit of the byte at a position.
+// flipped is a reader of r that flips one bit of the byte at the position at.
 type flipped struct {
 	r  io.Reader
 	at int64

@@ -50,7 +50,8 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// build returns the path of the program in the Go command's cache.
+// build builds the server if necessary and returns the path of the program in the Go
+// command's cache.
 func build() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

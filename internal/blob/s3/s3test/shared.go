@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// shared is the server of all tests of the binary, started at first use.
+// shared contains the server that all tests of a test binary use. The first test that
+// needs the server starts it.
 var shared struct {
 	once   sync.Once
 	server *Server
