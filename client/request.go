@@ -173,7 +173,7 @@ func (c *Client) request(ctx context.Context, r *call) (*http.Request, error) {
 }
 
 // send sends req. It returns the response if its status is 2xx or 302, an *Error if the
-// response has another status, and a *sendError if there is no response.
+// response has another status, and a *sendError if the connection fails.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
 	if err != nil {

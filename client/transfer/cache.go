@@ -23,8 +23,8 @@ import (
 // settleTime after its last change.
 const settleTime = 2 * time.Second
 
-// fileStat contains the properties that change if the content of a file changes. A file
-// whose fileStat equals the one in the cache is unchanged.
+// fileStat contains the properties that change if the content of a file changes. If the
+// fileStat of a file equals the one in the cache, the file is unchanged.
 type fileStat struct {
 	size     int64
 	modified int64 // nanoseconds since the Unix epoch

@@ -42,9 +42,9 @@ type world struct {
 	worker   string
 }
 
-// openWorld returns a world whose new database contains an organisation, an agent, and
-// a worker. The database is the PostgreSQL database at dsn or, if dsn is empty, SQLite
-// in dir. The handler's event streams end when ctx ends.
+// openWorld returns a world with a new organisation, agent, and worker in its database,
+// which is the PostgreSQL database at dsn or, if dsn is empty, SQLite in dir. The
+// handler's event streams end when ctx ends.
 func openWorld(ctx context.Context, dir, dsn string) *world {
 	w, quiet := &world{bus: inproc.New()}, slog.New(slog.DiscardHandler)
 	if dsn == "" {

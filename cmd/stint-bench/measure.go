@@ -70,15 +70,15 @@ func inTurn[T any](ctx context.Context, warmUps, rounds int, steps ...func(conte
 }
 
 // compareRates measures a rate and its anchor, which by returns, in turn. It returns a
-// row with the two rates of the round whose ratio is the median.
+// row with the two rates of the round with the median ratio.
 func compareRates(ctx context.Context, what string, measured func(context.Context) float64, anchor string, by func(context.Context) float64) Row {
 	results := inTurn(ctx, 0, rounds, by, measured)
 	rate, anchorRate := middle(results[1], results[0])
 	return compare(what, Measure{Rate: rate}, anchor, Measure{Rate: anchorRate})
 }
 
-// middle returns the measured rate and the anchor's rate of the round whose ratio of
-// these rates is the median.
+// middle returns the measured rate and the anchor's rate of the round with the median
+// ratio of these rates.
 func middle(measured, anchor []float64) (rate, anchorRate float64) {
 	order := make([]int, len(measured))
 	for i := range order {

@@ -66,8 +66,9 @@ const (
 	bubblewrap = "bubblewrap, /bin/true"
 )
 
-// starts measures all starts in turn and adds a row for each. The first start is the
-// anchor. A further row compares the namespace isolator with bubblewrap.
+// starts measures all starts in turn. The first start is the anchor of the others, and
+// starts adds a row for each of the others. A further row compares the namespace isolator
+// with bubblewrap.
 func (l *lab) starts(ctx context.Context, starts []start) {
 	var steps []func(context.Context) time.Duration
 	for _, s := range starts {

@@ -71,8 +71,8 @@ type Host struct {
 	logLock sync.Mutex
 }
 
-// New creates an installation whose servers are started with the flags. At the end of
-// the test, the server is stopped and the data folder is removed.
+// New creates an installation and sets the flags of its servers. At the end of the test,
+// the server is stopped and the data folder is removed.
 func New(t *testing.T, flags ...string) *Host {
 	t.Helper()
 	base, err := os.MkdirTemp("", "stint-host-")
@@ -234,8 +234,8 @@ func (h *Host) leftovers() []string {
 	return append(found, h.groups(running)...)
 }
 
-// groups returns the control groups of this installation's sandboxes whose first process
-// is not in running, the set of process IDs of the current server.
+// groups returns the control groups of this installation's sandboxes, except those of the
+// current server. running contains the process IDs of the current server.
 func (h *Host) groups(running map[string]bool) (found []string) {
 	instance, err := os.ReadFile(filepath.Join(h.Data, "instance"))
 	if err != nil {

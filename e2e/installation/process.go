@@ -33,8 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Parallel sets the number of tests that run in parallel, unless the command line sets
-// it. Packages whose tests mostly wait use a number above the number of CPUs.
+// Parallel sets the number of tests that run in parallel to n, unless the command line
+// sets it. Packages use it if their tests mostly wait.
 func Parallel(n int) {
 	flag.Parse()
 	given := false

@@ -49,7 +49,7 @@ func deriveKeys(roots [][]byte) (*keys, error) {
 	return &keys{sealer: sealer, signing: signing}, nil
 }
 
-// Keys manages the keys of an installation whose server does not run. While Keys is
+// Keys manages the keys of an installation while its server does not run. While Keys is
 // open, the server cannot start.
 type Keys struct {
 	*keyring.Keyring

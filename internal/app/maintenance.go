@@ -18,8 +18,8 @@ func (s *server) maintenance() *maintenance.Service {
 	return maintenance.New(maintenance.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
 }
 
-// Maintenance maintains the storage of an installation whose server does not run. While
-// Maintenance is open, the server cannot start.
+// Maintenance maintains the storage of an installation while its server does not run.
+// While Maintenance is open, the server cannot start.
 type Maintenance struct {
 	*maintenance.Service
 	s *server

@@ -35,7 +35,7 @@ func (a *VersionArchive) Name() string {
 	return fmt.Sprintf("%s-v%d.%s", a.FileSet.Name, a.Version.Number, a.Format)
 }
 
-// Open opens the archive, whose format must not be tar.zst. The caller closes it.
+// Open opens the archive. The format must not be tar.zst. The caller closes the archive.
 func (a *VersionArchive) Open(ctx context.Context) (files.Download, error) {
 	return a.s.c.Library.Download(ctx, a.org, a.Version.Digest, a.Format)
 }
@@ -45,15 +45,15 @@ func (a *VersionArchive) WriteZstd(ctx context.Context, w io.Writer) error {
 	return a.s.c.Library.WriteZstd(ctx, a.org, a.Version.Digest, w)
 }
 
-// Sum returns the SHA-256 of the archive, whose size is size bytes. known reports
-// whether the SHA-256 is known. If it is not known and compute is set, Sum reads the
-// whole archive to compute it.
+// Sum returns the SHA-256 of the archive of size bytes. known reports whether the
+// SHA-256 is known. If it is not stored and compute is set, Sum reads the whole archive
+// to compute it.
 func (a *VersionArchive) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
 	return a.s.c.Library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
 }
 
-// CountDownload records a download of the whole archive, whose size is size bytes. Only
-// downloads in the format tar.gz are counted; popular archives of this format are stored.
+// CountDownload records a download of the whole archive of size bytes. Only downloads in
+// the format tar.gz are counted; popular archives of this format are stored.
 func (a *VersionArchive) CountDownload(size int64) {
 	if a.Format == files.TarGzip {
 		a.s.c.Library.CountDownload(a.org, a.Version.Digest, size)

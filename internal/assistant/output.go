@@ -24,8 +24,8 @@ func newLineWriter(w io.Writer) *lineWriter {
 	return &lineWriter{enc: enc}
 }
 
-// write writes a line. It ignores errors, because there is no other output to report
-// them.
+// write writes a line. It ignores errors, because they could only be reported on the
+// same output.
 func (v *lineWriter) write(l protocol.Line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -170,7 +170,7 @@ func (s *searching) walk(ctx context.Context) outcome {
 }
 
 // file searches one file. It skips files that are binary, unreadable, or larger than
-// maxSearched. It returns errLimit if the result is too long for a further match.
+// maxSearched. It returns errLimit if there is a match after the result reached its limit.
 func (s *searching) file(name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Size() > maxSearched {

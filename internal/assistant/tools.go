@@ -30,7 +30,7 @@ func failed(format string, args ...any) outcome {
 	return outcome{text: fmt.Sprintf(format, args...), failed: true}
 }
 
-// tool is a tool for the model. run executes a call, whose input is a JSON object.
+// tool is a tool for the model. run executes a call with its input, a JSON object.
 type tool struct {
 	llm.Tool
 	run func(ctx context.Context, input json.RawMessage) outcome
