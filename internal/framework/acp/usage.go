@@ -14,8 +14,8 @@ type usageCounter struct {
 	baseline float64 // cost of the conversation before this run, in USD
 }
 
-// usageUpdate is an update about usage. Some agents send the cost of the whole
-// conversation. The size of the context, which all agents send, is ignored.
+// usageUpdate is an update about usage. It contains the size of the context, which is
+// ignored, and with some agents the cost of the whole conversation.
 type usageUpdate struct {
 	Cost *struct {
 		Amount   float64 `json:"amount"`

@@ -82,7 +82,7 @@ const (
 	LineDone    = "done"        // Kind, ID: end of the message
 	LineCall    = "tool_call"   // Tool
 	LineResult  = "tool_result" // Tool, Text
-	LineWorking = "working"     // a tool runs without output; prevents the run from counting as idle; not logged
+	LineWorking = "working"     // a command runs without output; prevents the run from counting as idle; not logged
 	LineNotice  = "notice"      // Code, Text
 	LineUsage   = "usage"       // Usage and Turns of the run so far
 	LineEnd     = "end"         // OK and Text (the last message), or Reason and Error
