@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// networkError is an error for the run's log: its text contains no address of
-// this host or its resolvers, unlike the errors of package net.
+// networkError is an error for the run's log. Unlike the errors of package net, its
+// text does not contain the addresses of this host and of its resolvers.
 type networkError struct{ cause error }
 
 // Error returns the reason without addresses.

@@ -10,14 +10,14 @@ import (
 // Limits of reading a client's first bytes.
 const (
 	maxOpening   = 32 << 10
-	openingPause = 300 * time.Millisecond // after which an incomplete opening is accepted
-	openingLimit = 10 * time.Second       // for an opening that must be complete
+	openingPause = 300 * time.Millisecond // pause after which an incomplete opening is accepted
+	openingLimit = 10 * time.Second       // time limit of an opening that must be complete
 )
 
 type openingKind int
 
 const (
-	kindTCP   openingKind = iota // unknown, or the server sent bytes first
+	kindTCP   openingKind = iota // another protocol, or the server sent bytes first
 	kindTLS                      // a complete ClientHello
 	kindHTTP                     // the first line of an HTTP/1 request
 	kindHTTP2                    // the preface of cleartext HTTP/2
@@ -28,7 +28,7 @@ const (
 type opening struct {
 	kind openingKind
 	clientHello
-	looksTLS bool // also if the ClientHello cannot be parsed
+	looksTLS bool // the bytes begin like TLS, but are not a complete ClientHello
 }
 
 func (o opening) protocol() string {
@@ -43,8 +43,9 @@ func (o opening) protocol() string {
 	return "tcp"
 }
 
-// classify interprets b. It returns errIncomplete if more bytes are needed.
-// Bytes that another parser could read as TLS or HTTP are unreadable.
+// classify returns the opening for b, the client's first bytes. If more bytes are
+// needed, it returns errIncomplete. If another parser could read b as TLS or HTTP, but
+// this package cannot, the kind is kindUnreadable.
 func classify(b []byte) (opening, error) {
 	if len(b) == 0 {
 		return opening{}, errIncomplete
@@ -59,7 +60,7 @@ func classify(b []byte) (opening, error) {
 		}
 		return opening{kind: kindTLS, clientHello: h}, nil
 	}
-	return classifyLine(bytes.TrimLeft(b, "\r\n")) // as lenient servers do
+	return classifyLine(bytes.TrimLeft(b, "\r\n")) // lenient servers ignore these line ends too
 }
 
 func classifyLine(b []byte) (opening, error) {
@@ -83,15 +84,15 @@ func classifyLine(b []byte) (opening, error) {
 	return opening{kind: kindTCP}, nil
 }
 
-// readOpening reads the client's first bytes until they are unambiguous or the
-// server sends bytes first. They stay in prefix.
+// readOpening reads the client's first bytes until they are unambiguous, the client
+// pauses or ends, or the server sends bytes first. The bytes remain in prefix.
 func (c *connection) readOpening() opening {
 	defer c.finishOpening()
 	silence := c.uplink.gateway.config.IdleTimeout
 	if c.dialFailed() {
 		silence = openingPause
 	}
-	var limit time.Time // of the opening, set with its first byte
+	var limit time.Time // time limit of the opening, set after its first byte
 	for {
 		o, err := classify(c.prefix)
 		if err == nil || len(c.prefix) >= maxOpening {

@@ -18,13 +18,14 @@ type modelCall struct {
 	p               *Proxy
 	x               *proxy.Exchange
 	url             *url.URL
-	counted         bool // it uses the model
-	checkBackground bool // it may ask for a response that would not be counted
+	counted         bool // the call uses the model, so its tokens are counted
+	checkBackground bool // the request may ask for a response in the background, which would not be counted
 	heard           time.Time
 	body            *requestBody
 }
 
-// handle forwards the request and its response.
+// handle forwards the request to the provider and the response to the client. It
+// returns false if the response is incomplete.
 func (c *modelCall) handle(w http.ResponseWriter, r *http.Request) (complete bool) {
 	c.hear()
 	var release func()
@@ -56,7 +57,7 @@ func (c *modelCall) handle(w http.ResponseWriter, r *http.Request) (complete boo
 	return c.respond(ctx, w, r, res, watch)
 }
 
-// hear reports activity, at most once a second.
+// hear reports activity of the run, at most once a second.
 func (c *modelCall) hear() {
 	if now := c.p.c.Now(); c.heard.IsZero() || now.Sub(c.heard) >= hearEvery {
 		c.heard = now
@@ -92,11 +93,11 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 		to = redactor
 	}
 	counted := c.counted && res.StatusCode/100 == 2
-	// Without a Content-Length, the client sees the end of the response only after
-	// it is counted.
+	// Without a Content-Length, the client cannot detect the end of the response
+	// before its tokens are counted.
 	c.copyHeader(w.Header(), res.Header, counted || to != io.Writer(w))
 	if h := w.Header(); (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) && h.Get(shouldRetry) == "" {
-		h.Set(shouldRetry, "false") // another attempt has the same key
+		h.Set(shouldRetry, "false") // another attempt would send the same key
 	}
 	if counted {
 		m := newUsageMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
@@ -107,7 +108,7 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 	w.WriteHeader(res.StatusCode)
 	control := http.NewResponseController(w)
 	if res.ContentLength < 0 && r.Method != http.MethodHead {
-		_ = control.Flush() // an error recurs below
+		_ = control.Flush() // after an error, the copy below fails too
 	}
 	if err := proxy.CopyBody(to, res.Body, control, func(int) { watch.reset(); c.hear() }); err != nil {
 		c.x.Err = c.copyError(ctx, err)
@@ -116,14 +117,14 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 	return true
 }
 
-// tap returns a writer for the response that decodes it for m, and a function
-// that closes the writer.
+// tap returns a writer that decodes the provider's response and passes it to m, and a
+// function that closes the writer.
 func (m *usageMeter) tap(encoding string, plain bool) (io.Writer, func()) {
 	if plain {
 		return m, func() {}
 	}
 	if !strings.EqualFold(encoding, "gzip") {
-		m.events, m.limit = false, 0 // only the length is known
+		m.events, m.limit = false, 0 // in other encodings only the length is known
 		return m, func() {}
 	}
 	g := &gunzip{meter: m}
@@ -135,7 +136,8 @@ func (c *modelCall) count(m *usageMeter, interrupted bool) {
 	c.p.c.Count(m.model, c.body.model, t)
 }
 
-// copyHeader adds the headers for the client, without the key.
+// copyHeader copies the headers of the provider's response for the client. It replaces
+// the key in their values.
 func (c *modelCall) copyHeader(to, from http.Header, dropLength bool) {
 	for name, values := range from {
 		if proxy.IsHopByHop(name, from["Connection"]) || name == "Set-Cookie" || dropLength && name == "Content-Length" {
@@ -148,14 +150,15 @@ func (c *modelCall) copyHeader(to, from http.Header, dropLength bool) {
 			to.Add(name, v)
 		}
 	}
-	for _, name := range []string{"Date", "Content-Type"} { // net/http does not add what the provider omitted
+	for _, name := range []string{"Date", "Content-Type"} { // keeps net/http from adding a header that the provider omitted
 		if _, ok := to[name]; !ok {
 			to[name] = nil
 		}
 	}
 }
 
-// copyError returns why a response was interrupted.
+// copyError returns the error with which the copy of a response was interrupted, without
+// the key.
 func (c *modelCall) copyError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

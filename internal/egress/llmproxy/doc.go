@@ -1,5 +1,5 @@
 // Package llmproxy forwards a sandbox's requests to its model and to Stint's
-// API, so that the sandbox does not hold a key.
+// API, so that the sandbox needs neither the provider's key nor the run's token.
 //
 // Requests for stint.ModelAlias are forwarded to the provider with the provider's
 // key; requests for stint.APIAlias are passed to the server's own API with the
@@ -8,36 +8,38 @@
 //
 // # Paths
 //
-// Only the calls of the provider's dialects and the lists of its models are
+// Only calls of the provider's model and requests for the list of its models are
 // forwarded: POST /v1/messages and /v1/messages/count_tokens for Anthropic, POST
 // /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, and
-// /v1/chat/completions for OpenAI, and GET /v1/models and below for both. An agent
-// can therefore not read what others stored with the same key, and cannot use the
-// model without being counted, as with batches. HEAD / and /api/hello, which
-// Anthropic's clients use to look for a server, are answered here. A request may
-// have 64 MiB, and all requests of a run in progress 128 MiB; responses are
-// streamed.
+// /v1/chat/completions for OpenAI, and GET /v1/models and paths below it for both.
+// Therefore an agent cannot read data that others stored with the same key, and
+// cannot use the model without being counted, for example by batches. GET and HEAD /
+// and /api/hello, with which Anthropic's clients check for a server, are answered
+// here. A request may have 64 MiB, and all requests of a run in progress together
+// 128 MiB. Responses are streamed.
 //
 // # Errors
 //
-// Responses of the provider are forwarded unchanged, except redirects. If the
+// Error responses of the provider are forwarded unchanged, except redirects. If the
 // provider rejects the key, a header is added that stops clients from retrying. If
-// there is no response, the client receives an error in its dialect. Clients retry after 408, 409, 429, and
-// 5xx, so the status is chosen accordingly: 403 if the policy refuses the
-// provider's address, 404 and 405 for other paths and methods, 413 and 429 for
-// large requests, 426 for WebSockets, 502 if the provider cannot be reached, and
-// 504 if it does not respond in time. A redirect is answered with 502, since the
-// key is for one host. Final errors have the header "x-should-retry: false", which
-// the dialects' clients respect.
+// there is no response, the client receives an error in the format of the provider.
+// Clients retry after 408, 409, 429, and 5xx, so the status is chosen accordingly:
+// 403 if the policy refuses the provider's address, 404 and 405 for other paths and
+// methods, 413 and 429 for large requests, 426 for WebSockets, 502 if the provider
+// cannot be reached, and 504 if it does not respond in time. If the provider sends a
+// redirect, the status is 502, because the key is for one host only. Errors after
+// which clients must not retry have the header "x-should-retry: false", which the
+// providers' clients respect.
 //
 // # Counting
 //
-// Each successful call is counted once, with the usage in its response, however
-// it ends. If the response contains no usage, the tokens are estimated: one for
-// four bytes of the request and of the generated text. For an interrupted
-// response this estimate is the minimum of the output tokens. When the client
-// leaves, the call to the provider ends as well.
+// Each successful call is counted once, with the usage in its response, even if the
+// response is interrupted. If the response contains no usage, the tokens are
+// estimated: one token for four bytes of the request and of the generated text. For
+// an interrupted response this estimate is the minimum of the output tokens. If the
+// client closes its connection, the call to the provider ends as well.
 //
-// A response that is generated later would not be counted. Requests to
-// /v1/responses with "background", or with a body that is not JSON, are refused.
+// A response that is generated in the background would not be counted. Therefore
+// requests to /v1/responses with "background", or with a body that is not JSON, are
+// refused.
 package llmproxy

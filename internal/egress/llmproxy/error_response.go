@@ -18,12 +18,12 @@ import (
 // retry.
 const shouldRetry = "X-Should-Retry"
 
-// errorResponse is an error response of the proxy.
+// errorResponse is an error response that the proxy itself generates.
 type errorResponse struct {
 	status  int
-	kind    string // in the providers' vocabulary
+	kind    string // type of the error in the providers' APIs
 	message string
-	rule    string // that refused, if it is not the route's
+	rule    string // rule that refused the request; empty for the route's rule
 	retry   bool   // another attempt may succeed
 }
 
@@ -61,7 +61,7 @@ func (c *modelCall) failure(ctx context.Context, err error) *errorResponse {
 	return &errorResponse{status: http.StatusBadGateway, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s cannot be reached: %s.", host, c.p.reason(err))}
 }
 
-// reason is an error in words for the run, without this host's addresses and
+// reason returns the text of an error for the run, without addresses of this host and
 // without the key.
 func (p *Proxy) reason(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
@@ -73,7 +73,8 @@ func (p *Proxy) reason(err error) string {
 	return p.redactor.Mask(err.Error())
 }
 
-// refuse writes an error response.
+// refuse writes an error response and records it in the exchange. It always returns
+// true, because the response is complete.
 func (c *modelCall) refuse(w http.ResponseWriter, f *errorResponse) bool {
 	if f.status < 500 {
 		c.x.Refused = true
@@ -97,7 +98,7 @@ func (c *modelCall) refuse(w http.ResponseWriter, f *errorResponse) bool {
 	return true
 }
 
-// errorBody returns an error in the provider's dialect.
+// errorBody returns the body of an error response in the format of the provider's API.
 func (p *Proxy) errorBody(f *errorResponse) any {
 	type fields map[string]any
 	if p.anthropic {
@@ -115,10 +116,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // the client may have left
+	_, _ = w.Write(b) // the client may have closed the connection
 }
 
-// idleWatch ends a call if no bytes arrive for a time. It is used by one goroutine.
+// idleWatch cancels a call with errIdle if the provider sends no bytes for the duration
+// idle. Before the response begins, the duration is at least minSilence. An idleWatch is
+// used by one goroutine.
 type idleWatch struct {
 	timer *time.Timer
 	idle  time.Duration
@@ -130,5 +133,5 @@ func newIdleWatch(ctx context.Context, idle time.Duration) (context.Context, *id
 	return ctx, w, func() { w.timer.Stop(); cancel(nil) }
 }
 
-// reset is called when bytes arrive.
+// reset restarts the timer. It is called when bytes arrive.
 func (w *idleWatch) reset() { w.timer.Reset(w.idle) }

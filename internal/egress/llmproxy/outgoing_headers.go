@@ -9,14 +9,14 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// dropped are headers that are not forwarded: credentials, cookies, and
-// information about other proxies.
+// dropped contains the headers that are not forwarded: credentials, cookies,
+// information about other proxies, and headers that the transport sets.
 var dropped = map[string]bool{
 	"X-Api-Key": true, "Api-Key": true, "Authorization": true, "Cookie": true, "Forwarded": true, "Via": true, "X-Real-Ip": true,
 	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Expect": true,
 }
 
-// outgoingHeaders returns the headers for the provider: the client's, with the
+// outgoingHeaders returns the headers for the provider: the client's headers with the
 // provider's key instead of the client's credentials.
 func (p *Proxy) outgoingHeaders(in http.Header) http.Header {
 	out := make(http.Header, len(in)+2)
@@ -25,9 +25,9 @@ func (p *Proxy) outgoingHeaders(in http.Header) http.Header {
 			out[name] = values
 		}
 	}
-	out.Set("Accept-Encoding", "identity") // usage and key are found in plain text only
+	out.Set("Accept-Encoding", "identity") // the usage and the key can be found only in an uncompressed response
 	if _, ok := out["User-Agent"]; !ok {
-		out["User-Agent"] = []string{""} // the transport adds none
+		out["User-Agent"] = []string{""} // keeps the transport from adding one
 	}
 	switch key := p.c.Key; {
 	case key == "":
@@ -42,7 +42,7 @@ func (p *Proxy) outgoingHeaders(in http.Header) http.Header {
 	return out
 }
 
-// oauthBeta is the beta feature that Anthropic requires for OAuth keys.
+// oauthBeta is the beta feature that Anthropic requires in requests with OAuth tokens.
 const oauthBeta = "oauth-2025-04-20"
 
 func withBeta(values []string) []string {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	maxIdle       = 32 // idle connections
+	maxIdle       = 32 // maximum number of idle connections
 	idleTime      = 60 * time.Second
 	handshakeTime = 30 * time.Second
-	pingAfter     = 30 * time.Second // without bytes, on HTTP/2
+	pingAfter     = 30 * time.Second // time without bytes after which an HTTP/2 connection is tested
 	pingTime      = 15 * time.Second
 	maxHead       = 1 << 20
 )
 
-// providerPool holds the connections to the provider.
+// providerPool contains the connections of a run to its provider.
 type providerPool struct {
 	conns     *conntrack.Set
 	transport *http.Transport

@@ -23,26 +23,26 @@ const (
 	// RuleAPI is the rule of requests for the server's API.
 	RuleAPI = "api"
 
-	minSilence = 10 * time.Minute // before a response begins: models think
+	minSilence = 10 * time.Minute // minimum time limit for the beginning of a response, because models may think for long
 	hearEvery  = time.Second
-	keyName    = "stint-model-key" // replaces the key in responses
+	keyName    = "stint-model-key" // text that replaces the key in responses
 )
 
-// Config describes a run's model. The functions are called concurrently.
+// Config describes a run's model. Its functions are called concurrently.
 type Config struct {
 	Type    string // stint.ProviderAnthropic, ProviderResponses or ProviderChat
 	BaseURL string
 	Key     string // empty for none
-	// Dial applies the policy and returns a connection to a checked address, or a
-	// policy.Refusal.
+	// Dial connects to an address that the policy allows. If the policy refuses the
+	// host, the error is a policy.Refusal.
 	Dial  conntrack.DialFunc
-	Roots *x509.CertPool // of the provider; the default is the system's
-	Idle  time.Duration  // ends a response without bytes
+	Roots *x509.CertPool // trusted roots for the provider's certificate; nil means the system's roots
+	Idle  time.Duration  // time without bytes after which a response is ended
 	Now   func() time.Time
-	// Count receives the tokens of a call, and the models that the response and the
-	// request name; either may be empty. Count may be nil.
+	// Count receives the tokens of a call, the model in its response, and the model in
+	// its request. Either model may be empty. Count may be nil.
 	Count func(answered, asked string, t stint.Tokens)
-	Heard func() // reports activity; may be nil
+	Heard func() // is called when bytes are transferred, at most once a second in a call; may be nil
 }
 
 // Proxy forwards a run's requests to its model. It is safe for concurrent use.
@@ -53,10 +53,11 @@ type Proxy struct {
 	anthropic bool
 	redactor  *masking.Masker // nil without a key
 	pool      *providerPool
-	buffered  atomic.Int64 // bytes of requests in memory
+	buffered  atomic.Int64 // bytes of the request bodies in memory
 }
 
-// New returns a proxy, which must be closed.
+// New returns a proxy, which the caller must close. It returns an error if the type or
+// the URL of the provider is invalid.
 func New(c Config) (*Proxy, error) {
 	m := &Proxy{c: c, anthropic: c.Type == stint.ProviderAnthropic}
 	if !m.anthropic && c.Type != stint.ProviderResponses && c.Type != stint.ProviderChat {
@@ -82,8 +83,8 @@ func New(c Config) (*Proxy, error) {
 	return m, nil
 }
 
-// Close closes all connections to the provider and waits for dials in progress.
-// It is called after the last call has ended.
+// Close closes all connections to the provider and waits for dials in progress. It must
+// be called after the end of the last call.
 func (p *Proxy) Close() { p.pool.close() }
 
 func portOf(u *url.URL) (uint16, error) {
@@ -102,7 +103,8 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Handler returns the handler of a request to the model. The handler completes x.
+// Handler returns the handler of a request to the model. Handler sets the rule and the
+// destination of x, and the returned function sets the error of x.
 func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleProvider
 	c := &modelCall{p: p, x: x}
@@ -120,7 +122,7 @@ func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	return c.handle
 }
 
-// respondEmpty answers a client's check for a server.
+// respondEmpty answers a request with which a client checks that a server exists.
 func respondEmpty(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxBody     = 64 << 20  // bytes of a request
-	maxBuffered = 128 << 20 // bytes of all requests of a run in progress
+	maxBody     = 64 << 20  // maximum bytes of a request body
+	maxBuffered = 128 << 20 // maximum bytes of the bodies of all requests of a run in progress
 )
 
 var (
@@ -23,17 +23,19 @@ var (
 	errMemory     = errors.New("too many large requests")
 )
 
-// bodyError is an error of reading the request, not of the provider.
+// bodyError is an error while reading the client's request. Other errors of a call come
+// from the provider.
 type bodyError struct{ error }
 
-// requestBody is a request's body in memory, with the model that it names.
+// requestBody is the body of a request in memory, with the model in the body.
 type requestBody struct {
 	data  []byte
 	model string
 }
 
-// readBody reads and parses the body of a request. The memory is reserved in
-// buffered; release returns it.
+// readBody reads and parses the body of a request. It adds the size of the body to
+// buffered. The caller must call release after use, even after an error, to subtract the
+// size again.
 func readBody(r *http.Request, buffered *atomic.Int64, checkBackground bool) (b *requestBody, release func(), err error) {
 	reserved := max(r.ContentLength, 0)
 	release = func() { buffered.Add(-reserved) }
@@ -69,10 +71,10 @@ func readBody(r *http.Request, buffered *atomic.Int64, checkBackground bool) (b 
 	}
 }
 
-// parse sets the model. If checkBackground is set, it refuses a body that is not
-// JSON, and one with a member background that is not false or null. Parsers
-// differ in the case of names and the use of repeated members, so each is
-// checked.
+// parse sets the model. If checkBackground is set, it returns an error if the body is not
+// JSON, or if it has a member "background" that is neither false nor null. JSON parsers
+// differ in their treatment of upper case and of repeated members. Therefore parse checks
+// each such member, in any case.
 func (b *requestBody) parse(checkBackground bool) error {
 	if len(b.data) == 0 {
 		return nil

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// route is how a request is handled.
+// route is the way in which a request is handled.
 type route int
 
 const (
 	routeNone    route = iota
-	routeCall          // forwarded and counted
-	routeForward       // forwarded
-	routeLocal         // answered here
+	routeCall          // forwarded to the provider and counted
+	routeForward       // forwarded to the provider
+	routeLocal         // answered by this package
 )
 
-// calls are the paths of POST requests, for Anthropic (true) and OpenAI.
+// calls contains the routes of POST requests by path, for Anthropic (true) and for
+// OpenAI (false).
 var calls = map[bool]map[string]route{
 	true: {"/v1/messages": routeCall, "/v1/messages/count_tokens": routeForward},
 	false: {
@@ -28,7 +29,7 @@ var calls = map[bool]map[string]route{
 	},
 }
 
-// route returns how a request is handled, or an error response.
+// route returns the way in which a request is handled, or an error response.
 func (p *Proxy) route(r *http.Request) (route, *errorResponse) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	at := r.URL.EscapedPath()
@@ -50,7 +51,7 @@ func (p *Proxy) route(r *http.Request) (route, *errorResponse) {
 	return routeNone, &errorResponse{status: http.StatusNotFound, kind: "not_found_error", message: "Only the calls and the model lists of the provider can be reached."}
 }
 
-// mayBackground reports whether a request can ask for a response in the
+// mayBackground reports whether the path of a request supports responses in the
 // background, which would not be counted.
 func mayBackground(r *http.Request) bool { return r.URL.EscapedPath() == "/v1/responses" }
 
@@ -63,7 +64,8 @@ func isUncompressed(r *http.Request) bool {
 	return true
 }
 
-// checkRequest returns an error response if a request cannot be sent.
+// checkRequest returns an error response if a request is too large or the provider's
+// key is not a valid header value.
 func (p *Proxy) checkRequest(r *http.Request) *errorResponse {
 	switch {
 	case r.ContentLength > maxBody:
@@ -74,8 +76,8 @@ func (p *Proxy) checkRequest(r *http.Request) *errorResponse {
 	return nil
 }
 
-// upstreamURL returns the URL of a request at the provider. Anthropic's base URL
-// may end in /v1 or not; OpenAI's includes the equivalent of /v1.
+// upstreamURL returns the provider's URL for a request. A base URL for Anthropic may end
+// in /v1 or not. A base URL for OpenAI includes /v1 or its equivalent.
 func (p *Proxy) upstreamURL(r *http.Request) *url.URL {
 	u := *p.base
 	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/v1")
@@ -88,7 +90,8 @@ func (p *Proxy) upstreamURL(r *http.Request) *url.URL {
 	return &u
 }
 
-// unescaped returns the decoded path. It was parsed before, so it has no errors.
+// unescaped returns the decoded form of a path, which is valid because it was parsed
+// before.
 func unescaped(p string) string {
 	s, err := url.PathUnescape(p)
 	if err != nil {

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Limits of the log of a run, for refusals and for all other entries each. The
-// total number is an argument of NewBuffer.
+// Limits of a run's log. They apply to refusals and, separately, to all other entries.
+// The limit of the total number is an argument of NewBuffer.
 const (
-	entryRate  = 200  // entries per second
-	entryBurst = 1000 // entries at once
+	entryRate  = 200  // sustained number of entries per second
+	entryBurst = 1000 // number of entries that may be written at once
 	entryQueue = 2*entryBurst + 64
 )
 
-// Buffer delivers entries one at a time and in order. Write never blocks: an
-// entry beyond the limits is counted instead, and an entry with the action
-// Suppressed reports the count once a second. Refusals have limits of their own,
-// so that a flood of them does not hide allowed traffic. A Buffer is safe for
-// concurrent use.
+// Buffer delivers entries one at a time and in order. Write never blocks: entries
+// beyond the limits are only counted, and an entry with the action Suppressed reports
+// their number at most once a second. Refusals have limits of their own, so that many
+// refusals do not hide allowed traffic. A Buffer is safe for concurrent use.
 type Buffer struct {
 	now     func() time.Time
 	deliver func(Entry)
 	queue   chan Entry
-	wake    chan struct{} // an entry was suppressed
+	wake    chan struct{} // receives a value when an entry was suppressed
 	done    chan struct{}
 
-	mu     sync.Mutex // guards all below, and sending to queue against closing it
+	mu     sync.Mutex // guards the fields below, and prevents sends to queue after it is closed
 	closed bool
 	denied entryLimit
 	other  entryLimit
 }
 
-// NewBuffer returns a buffer that accepts limit entries, a quarter of them
-// refusals. It calls deliver from one goroutine until Close.
+// NewBuffer returns a buffer that accepts at most limit entries: a quarter of them are
+// refusals, and the rest all other entries. It calls deliver from one goroutine until
+// Close.
 func NewBuffer(now func() time.Time, limit int, deliver func(Entry)) *Buffer {
 	denied := (limit + 3) / 4
 	b := &Buffer{
@@ -105,8 +105,9 @@ func (b *Buffer) run() {
 	}
 }
 
-// reportSuppressed delivers an entry for each quota with suppressed entries. For
-// an exhausted quota it does so twice: when this is noticed, and at the end.
+// reportSuppressed delivers an entry with the number of suppressed entries of each
+// kind. If the limit of a kind is exhausted, it delivers only two more such entries: at
+// its next call, and when the buffer is closed (end is true).
 func (b *Buffer) reportSuppressed(end bool) {
 	b.mu.Lock()
 	var reports []Entry
@@ -128,14 +129,14 @@ func (b *Buffer) reportSuppressed(end bool) {
 	}
 }
 
-// entryLimit limits one kind of entries: their number and, with a token bucket,
+// entryLimit limits one kind of entries. It limits their number and, by a leaky bucket,
 // their rate.
 type entryLimit struct {
-	action     string // of the suppressed entries
+	action     string // action of the suppressed entries
 	limit      int
 	used       int
-	reported   bool  // the log says that the quota is exhausted
-	suppressed int64 // not reported yet
+	reported   bool  // an entry has reported that the limit is exhausted
+	suppressed int64 // number of suppressed entries that were not reported yet
 	level      float64
 	last       time.Time
 }

@@ -4,24 +4,26 @@ import (
 	"net/netip"
 )
 
-// metadata contains the addresses of services that return credentials to any
-// client. No definition can allow them.
+// metadata contains the addresses of cloud services that return credentials to any
+// client on the machine. No definition can allow these addresses.
 var metadata = addresses(
-	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // most clouds; their resolver and activation
-	"169.254.170.2", "169.254.170.23", // container credentials
+	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // metadata service of most clouds; their DNS and license activation
+	"169.254.170.2", "169.254.170.23", // credentials of containers
 	"169.254.0.23", "169.254.42.42", "169.254.10.10", // other clouds
 	"100.100.100.200", "168.63.129.16", "192.0.0.192",
 	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42",
 )
 
-// addressBlock is a range of special addresses, outside the public internet.
+// addressBlock is a range of addresses: special addresses, or the public internet.
 type addressBlock struct {
 	prefix    netip.Prefix
-	kind      string // empty for the public internet
-	allowable bool   // a rule within the block may allow it
+	kind      string // kind of the addresses; empty for the public internet
+	allowable bool   // a rule with a range within the block may allow its addresses
 }
 
-// blocks is searched in order. IPv6 is public only within 2000::/3.
+// blocks is searched in order; the first block that contains an address applies. IPv4
+// addresses in none of the blocks are public. IPv6 addresses are public only within
+// 2000::/3.
 var blocks = []addressBlock{
 	special("10.0.0.0/8", "private address", true),
 	special("172.16.0.0/12", "private address", true),
@@ -53,8 +55,8 @@ var blocks = []addressBlock{
 	special("::/0", "reserved address", false),
 }
 
-// embeddings are the IPv6 ranges with addresses that contain an IPv4 address, with
-// its offset in bytes.
+// embeddings contains the IPv6 ranges in which each address contains an IPv4 address.
+// offset is the position of the IPv4 address, in bytes.
 var embeddings = []struct {
 	prefix netip.Prefix
 	offset int
@@ -77,8 +79,8 @@ func addresses(texts ...string) map[netip.Addr]bool {
 	return set
 }
 
-// effective returns the address that packets to a reach: without a zone, and
-// the IPv4 address if a contains one.
+// effective returns the address that packets to a reach. This is the IPv4 address in a,
+// if there is one, and otherwise a without its zone.
 func effective(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is4() || a == netip.IPv6Unspecified() || a == netip.IPv6Loopback() {
@@ -93,7 +95,8 @@ func effective(a netip.Addr) netip.Addr {
 	return a
 }
 
-// blockOf returns the block of an effective address.
+// blockOf returns the block that contains an effective address. For public IPv4
+// addresses it returns the zero value.
 func blockOf(a netip.Addr) addressBlock {
 	for _, b := range blocks {
 		if b.prefix.Contains(a) {

@@ -15,8 +15,8 @@ type Destination struct {
 	Port uint16
 }
 
-// ParseDestination returns the destination for a host, which is a name or an
-// address. The error is a sentence for the user.
+// ParseDestination returns the destination for a host and a port. The host is a name or
+// an address. If it is invalid, the error is a sentence for the user.
 func ParseDestination(host string, port uint16) (Destination, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return Destination{Addr: a.Unmap().WithZone(""), Port: port}, nil
@@ -28,7 +28,7 @@ func ParseDestination(host string, port uint16) (Destination, error) {
 	return Destination{Name: name, Port: port}, nil
 }
 
-// Host returns the name or the address.
+// Host returns the name or, if the name is empty, the address.
 func (d Destination) Host() string {
 	if d.Name != "" {
 		return d.Name

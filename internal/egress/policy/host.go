@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// HostMatches reports whether one of patterns matches host and port. A pattern
-// is a host name, an IP address, or "*.example.com" for all names below
-// example.com but not example.com itself; each with an optional ":port". Case
-// and a final dot are ignored.
+// HostMatches reports whether one of the patterns matches host and port. A pattern is a
+// host name, an IP address, or "*.example.com" for all names below example.com but not
+// example.com itself. Each may end in ":port"; without a port it matches every port.
+// Upper case and a final dot are ignored.
 func HostMatches(patterns []string, host string, port uint16) bool {
 	host = CanonicalHost(host)
 	if host == "" {
@@ -31,10 +31,11 @@ func HostMatches(patterns []string, host string, port uint16) bool {
 	return false
 }
 
-// splitPattern returns port 0 if the pattern has none.
+// splitPattern splits a pattern into name and port. If the pattern has no port, port
+// is 0. If the pattern is invalid, ok is false.
 func splitPattern(p string) (name string, port uint16, ok bool) {
 	if _, err := netip.ParseAddr(p); err == nil {
-		return p, 0, true // IPv6 without brackets: the last part is not a port
+		return p, 0, true // in an IPv6 address without brackets, the last part is not a port
 	}
 	name, digits, found := CutPort(p)
 	if !found {
@@ -44,8 +45,9 @@ func splitPattern(p string) (name string, port uint16, ok bool) {
 	return name, uint16(n), err == nil && n > 0 && name != ""
 }
 
-// CutPort splits host[:port], where an IPv6 address has brackets. found reports
-// whether there is a port; a malformed s has an empty host.
+// CutPort splits a text of the form host or host:port, in which an IPv6 address has
+// brackets. found reports whether the text has a port. If the text is malformed, host
+// is empty and found is true.
 func CutPort(s string) (host, port string, found bool) {
 	if strings.HasPrefix(s, "[") {
 		host, rest, ok := strings.Cut(s[1:], "]")

@@ -1,8 +1,8 @@
 // Package policy decides which destinations a sandbox may reach.
 //
-// Decisions are made by name. The caller looks a name up and asks again for
-// each of its addresses, because a name that is allowed may have an address
-// that is not.
+// The policy decides by name. If it allows a name, the caller looks up the name and asks
+// again for each of its addresses, because an allowed name may have an address that is
+// not allowed.
 package policy
 
 import (
@@ -19,8 +19,8 @@ type Mode string
 
 // The modes.
 const (
-	Public     Mode = "public"     // the public internet, and Allow
-	Restricted Mode = "restricted" // Allow only
+	Public     Mode = "public"     // the public internet, and destinations in Allow
+	Restricted Mode = "restricted" // only destinations in Allow
 	None       Mode = "none"
 )
 
@@ -32,19 +32,19 @@ const (
 	ruleWorker     = "worker's address"
 )
 
-// Policy is the egress policy of a run. It does not look names up. Its fields
-// are not changed after the first decision.
+// Policy is the egress policy of a run. It does not look up names. Its fields must not be
+// changed after the first decision; then it is safe for concurrent use.
 type Policy struct {
 	Mode     Mode
 	Allow    []Rule
-	Deny     []netip.Prefix        // refused by the operator, whatever Allow contains
+	Deny     []netip.Prefix        // ranges that the operator refuses, even if Allow contains them
 	DenyHost bool                  // refuse the worker's loopback and own addresses
 	IsWorker func(netip.Addr) bool // reports whether an address is one of the worker's
-	Internal map[string]string     // names that are served in this process, with their rules
+	Internal map[string]string     // rules of the names that are served in this process, by name
 }
 
-// Decide returns the rule that allows a connection to d, or a refusal. The
-// addresses of a name are checked separately by DecideAddr.
+// Decide returns the rule that allows a connection to d, or a refusal. If d has a name,
+// the caller must check the addresses of the name with DecideAddr.
 func (p *Policy) Decide(d Destination) (string, *Refusal) {
 	switch {
 	case p.IsInternal(d.Name) && d.Port == InternalPort:
@@ -68,12 +68,14 @@ func (p *Policy) Decide(d Destination) (string, *Refusal) {
 // IsInternal reports whether name is served in this process, in every mode.
 func (p *Policy) IsInternal(name string) bool { return p.Internal[name] != "" }
 
-// IsReserved reports whether name is never looked up.
+// IsReserved reports whether name is one of the names that are never looked up: names of
+// Stint and localhost.
 func IsReserved(name string) bool {
 	return name == "stint.internal" || strings.HasSuffix(name, ".stint.internal") || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// DecideName decides on a name. Port 0 means any port.
+// DecideName returns the rule that allows a name, or a refusal. Port 0 stands for any
+// port: then a rule with any port may allow the name.
 func (p *Policy) DecideName(name string, port uint16) (string, *Refusal) {
 	if p.Mode == None {
 		return "", Refuse("mode none", "The agent's definition gives it no network (network.mode is none), so %s cannot be reached.", name)
@@ -89,7 +91,8 @@ func (p *Policy) DecideName(name string, port uint16) (string, *Refusal) {
 	return "", Refuse(ruleNotAllowed, "The agent's definition does not allow %s. Add '%s' to network.allow.", name, name)
 }
 
-// DecideWorker decides on the worker's loopback. Port 0 means any port.
+// DecideWorker returns the rule that allows a port of the worker's loopback interface,
+// or a refusal. Port 0 stands for any port.
 func (p *Policy) DecideWorker(port uint16) (string, *Refusal) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if p.DenyHost || p.denied(loopback) {
@@ -103,9 +106,9 @@ func (p *Policy) DecideWorker(port uint16) (string, *Refusal) {
 	return "", Refuse(ruleNotAllowed, "The agent's definition does not allow %s on this port. Add '%s:%d' to network.allow.", stint.HostAlias, stint.HostAlias, port)
 }
 
-// DecideAddr decides on an address: the destination d itself or, if d has a
-// name, an address of this name. Port 0 means any port. The rule is empty if
-// the decision on the name applies.
+// DecideAddr returns the rule that allows an address, or a refusal. a is the address of
+// d or, if d has a name, an address of this name. Port 0 stands for any port. If the rule
+// that allowed the name also allows the address, the returned rule is empty.
 func (p *Policy) DecideAddr(a netip.Addr, port uint16, d Destination) (string, *Refusal) {
 	target := effective(a)
 	b, worker := blockOf(target), p.IsWorker(target)
@@ -120,7 +123,7 @@ func (p *Policy) DecideAddr(a netip.Addr, port uint16, d Destination) (string, *
 		return p.decideWorkerAddr(a, target, port, d)
 	}
 	if b.kind == "" && d.Name != "" {
-		return "", nil // the name was decided on
+		return "", nil // the decision on the name applies
 	}
 	for _, r := range p.Allow {
 		if r.MatchAddr(netip.AddrPortFrom(target, portFor(r, port))) && allows(r, a, target, b) {
@@ -140,9 +143,9 @@ func (p *Policy) DecideAddr(a netip.Addr, port uint16, d Destination) (string, *
 	return "", Refuse(b.kind, "%s resolves to a %s, which no agent may reach.", d, b.kind)
 }
 
-// decideWorkerAddr decides on one of the worker's own addresses. A firewall
-// does not protect the services there from the worker itself, so a rule must
-// contain exactly this address and a port.
+// decideWorkerAddr decides on one of the worker's own addresses. A firewall does not
+// protect services at these addresses from connections of the worker itself. Therefore a
+// rule must contain exactly this address and a port.
 func (p *Policy) decideWorkerAddr(a, target netip.Addr, port uint16, d Destination) (string, *Refusal) {
 	if p.DenyHost {
 		return "", Refuse(ruleWorker, "%s resolves to the worker itself, which the operator of this server does not let agents reach.", d)
@@ -159,9 +162,10 @@ func (p *Policy) decideWorkerAddr(a, target netip.Addr, port uint16, d Destinati
 	return "", Refuse(ruleWorker, "%s resolves to the worker itself. If this is intended, add '%s' to network.allow.", d, net.JoinHostPort(target.String(), wanted))
 }
 
-// allows reports whether a matching rule applies to an address of block b. For
-// a special address, the rule's range must be within the block, and loopback
-// needs a port. A special address embedded in another address is never allowed.
+// allows reports whether a rule that matches the address target in block b allows it.
+// For a special address, the rule's range must be within the block; for a loopback
+// address, the rule must also have a port. If target is special and was embedded in
+// another address a, it is never allowed.
 func allows(r Rule, a, target netip.Addr, b addressBlock) bool {
 	if b.kind == "" {
 		return true
@@ -182,7 +186,8 @@ func (p *Policy) denied(a netip.Addr) bool {
 	return false
 }
 
-// portFor returns the port to compare with r's port: r's own if any port will do.
+// portFor returns the port to compare with the port of r. If port is 0, which stands for
+// any port, this is the port of r itself.
 func portFor(r Rule, port uint16) uint16 {
 	if port == 0 {
 		return r.Port

@@ -13,14 +13,14 @@ import (
 // a domain, or a range of addresses, on one port or on all ports.
 type Rule struct {
 	Domain   string       // lower case, without a final dot; empty for addresses
-	Wildcard bool         // the names below Domain, not Domain itself
+	Wildcard bool         // matches the names below Domain, but not Domain itself
 	Prefix   netip.Prefix // valid when Domain is empty
-	Port     uint16       // 0 is every port
+	Port     uint16       // 0 means every port
 }
 
-// ParseRule parses `domain`, `*.domain`, an address, or a CIDR range, each with
-// an optional `:port`. IPv6 with a port needs brackets: `[2001:db8::1]:443`. The
-// error is a sentence for the user that says what to change.
+// ParseRule parses a rule of the form `domain`, `*.domain`, an address, or a CIDR range,
+// each with an optional `:port`. An IPv6 address with a port must be in brackets:
+// `[2001:db8::1]:443`. The error is a sentence for the user about the necessary change.
 func ParseRule(s string) (Rule, error) {
 	if s == "" {
 		return Rule{}, userError("An entry may not be empty: write a domain, *.domain, an IP address or a CIDR range.")
@@ -48,8 +48,8 @@ func ParseRule(s string) (Rule, error) {
 // userError returns an error with a complete sentence for a user.
 func userError(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// cutRulePort splits s into host and port and removes the brackets of an IPv6
-// address. Without a port, port is 0.
+// cutRulePort splits s into host and port and removes the brackets of an IPv6 address.
+// If s has no port, port is 0.
 func cutRulePort(s string) (host string, port uint16, err error) {
 	host, digits, named := s, "", false
 	if inner, bracketed := strings.CutPrefix(s, "["); bracketed {
@@ -97,8 +97,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// checkOwnNames refuses rules for the names that Stint itself serves, except
-// HostAlias with a port.
+// checkOwnNames returns an error if the rule is for localhost or for a name that Stint
+// itself serves, except stint.HostAlias with a port. s is the text of the rule.
 func (r Rule) checkOwnNames(s string) error {
 	switch {
 	case !r.Wildcard && r.Domain == stint.HostAlias && r.Port != 0:
@@ -113,9 +113,10 @@ func (r Rule) checkOwnNames(s string) error {
 	return nil
 }
 
-// CanonicalDomain returns a domain name in lower case without a final dot. Names
-// in other scripts must be in punycode. A name that other programs parse as an
-// address (2130706433, 0x7f.1) is an error. The error is a sentence.
+// CanonicalDomain returns a domain name in lower case without a final dot. It returns an
+// error if s is not a domain name, contains characters beyond ASCII, or is a number that
+// other programs parse as an address (2130706433, 0x7f.1). The error is a sentence for
+// the user.
 func CanonicalDomain(s string) (string, error) {
 	name := strings.TrimSuffix(s, ".")
 	if name == "" || len(name) > 253 {
@@ -154,8 +155,8 @@ func isLabel(l string) bool {
 	return true
 }
 
-// isNumber reports whether l is a decimal or hexadecimal number. Other programs
-// parse a name as an address if its last label is one.
+// isNumber reports whether l is a decimal or hexadecimal number. If the last label of a
+// name is a number, other programs parse the name as an address.
 func isNumber(l string) bool {
 	digits := "0123456789"
 	if hex, ok := strings.CutPrefix(l, "0x"); ok {
@@ -164,8 +165,8 @@ func isNumber(l string) bool {
 	return strings.Trim(l, digits) == ""
 }
 
-// MatchName reports whether the rule matches host, in canonical form, on port.
-// A rule for addresses matches no name.
+// MatchName reports whether the rule matches a port of host, which must be a name in
+// canonical form. A rule for addresses matches no name.
 func (r Rule) MatchName(host string, port uint16) bool {
 	if r.Domain == "" || r.Port != 0 && r.Port != port {
 		return false
@@ -176,8 +177,8 @@ func (r Rule) MatchName(host string, port uint16) bool {
 	return host == r.Domain
 }
 
-// MatchAddr reports whether the rule matches the address. An IPv4-mapped IPv6
-// address is treated as the IPv4 address.
+// MatchAddr reports whether the rule matches an address and port. An IPv4-mapped IPv6
+// address is treated as the IPv4 address. A rule for a domain matches no address.
 func (r Rule) MatchAddr(a netip.AddrPort) bool {
 	if r.Domain != "" || r.Port != 0 && r.Port != a.Port() {
 		return false
@@ -185,7 +186,7 @@ func (r Rule) MatchAddr(a netip.AddrPort) bool {
 	return r.Prefix.Contains(a.Addr().Unmap().WithZone(""))
 }
 
-// String returns the form that ParseRule parses.
+// String returns the rule in the form that ParseRule parses.
 func (r Rule) String() string {
 	host := r.Domain
 	switch {

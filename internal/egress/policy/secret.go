@@ -1,8 +1,8 @@
 package policy
 
-// Secret is a value that the sandbox does not hold. The proxy replaces
-// Placeholder by Value in headers and queries of requests to Hosts only; see
-// HostMatches.
+// Secret is a secret of which the sandbox has only the placeholder. The proxy replaces
+// Placeholder by Value in headers and queries, only in requests to Hosts. Hosts contains
+// patterns; see HostMatches.
 type Secret struct {
 	Name, Placeholder, Value string
 	Hosts                    []string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// workerAddressesTTL is how long the worker's addresses are cached.
+// workerAddressesTTL is the time for which the worker's addresses are cached.
 const workerAddressesTTL = 30 * time.Second
 
 // WorkerAddresses caches the addresses of the worker's own interfaces. It is
@@ -19,20 +19,20 @@ type WorkerAddresses struct {
 	now    func() time.Time
 	logger *slog.Logger
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	at    time.Time
 	addrs map[netip.Addr]bool
 }
 
-// NewWorkerAddresses reads the addresses with list, which is called again
-// every 30 seconds while Contains is used. A failure of a later call is logged,
-// and the previous addresses are kept.
+// NewWorkerAddresses calls list to read the addresses and returns its error. Contains
+// calls list again if the addresses are older than 30 seconds. If such a call fails, the
+// error is logged, and the previous addresses are kept.
 func NewWorkerAddresses(list func() ([]net.Addr, error), now func() time.Time, logger *slog.Logger) (*WorkerAddresses, error) {
 	w := &WorkerAddresses{list: list, now: now, logger: logger}
 	return w, w.refresh()
 }
 
-// Contains reports whether a is one of the worker's addresses.
+// Contains reports whether the effective address a is one of the worker's addresses.
 func (w *WorkerAddresses) Contains(a netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,14 +18,15 @@ import (
 
 const ruleSecret = "secret value"
 
-// broker replaces placeholders by secrets in requests to one host.
+// broker replaces placeholders by the values of secrets in requests to one host.
 type broker struct {
-	secrets  []policy.Secret // longest placeholder first
+	secrets  []policy.Secret // in descending order of the placeholders' lengths
 	replacer *strings.Replacer
-	redactor func() *masking.Masker // created for the first response
+	redactor func() *masking.Masker // returns the redactor, which the first call creates
 }
 
-// newBroker returns the broker for a host, or nil if no secret is for it.
+// newBroker returns the broker for a host. It returns nil if no secret may be sent to the
+// host, or if the connection to a host other than the worker is not encrypted.
 func newBroker(h *Handler, host string, port uint16) *broker {
 	if h.Scheme != "https" && host != stint.HostAlias {
 		return nil
@@ -50,21 +51,22 @@ func newBroker(h *Handler, host string, port uint16) *broker {
 	}
 }
 
-// Redactors caches the redactors of a run's secrets, so that connections to the
-// same host share one. It is safe for concurrent use. A nil *Redactors caches
-// nothing.
+// Redactors caches the redactors of a run's secrets, so that all connections to a host
+// share a redactor. It is safe for concurrent use. A nil *Redactors caches nothing.
 type Redactors struct {
 	mu        sync.Mutex // guards redactors
 	redactors map[string]*masking.Masker
 }
 
-// of returns the redactor of secrets, which their placeholders identify.
+// of returns the redactor of a list of secrets. Secrets with equal placeholders are
+// equal, so the placeholders are the key of the cache.
 func (c *Redactors) of(secrets []policy.Secret) *masking.Masker {
 	var key strings.Builder
 	var values []masking.Secret
 	for _, s := range secrets {
 		key.WriteString(s.Placeholder + "\x00")
-		// A value that cannot be sent cannot be in a response.
+		// A value that is not a valid header value is never sent, so a response
+		// cannot contain it.
 		if httpguts.ValidHeaderFieldValue(s.Value) {
 			values = append(values, masking.Secret{Value: s.Value, Replacement: s.Placeholder})
 		}
@@ -85,8 +87,8 @@ func (c *Redactors) of(secrets []policy.Secret) *masking.Masker {
 	return r
 }
 
-// header returns a header's value with secrets inserted, and whether there are
-// any.
+// header returns a header's value with secrets instead of their placeholders, and
+// reports whether it inserted any. If a secret cannot be sent, it returns a fault.
 func (b *broker) header(name, value string) (string, bool, *fault) {
 	if name == "Authorization" {
 		if out, inserted, f := b.basic(value); inserted || f != nil {
@@ -108,7 +110,8 @@ func (b *broker) header(name, value string) (string, bool, *fault) {
 	return b.replacer.Replace(value), true, nil
 }
 
-// basic inserts secrets into the base64 of Basic authorization.
+// basic is like header for the base64 text of Basic authorization. If the value has
+// another scheme or is malformed, basic inserts nothing.
 func (b *broker) basic(value string) (string, bool, *fault) {
 	scheme, encoded, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
@@ -125,7 +128,7 @@ func (b *broker) basic(value string) (string, bool, *fault) {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(out)), true, nil
 }
 
-// query returns a URL's query with percent-encoded secrets inserted.
+// query is like header for the query of a URL. It percent-encodes the secrets.
 func (b *broker) query(q string) (string, bool, *fault) {
 	var out strings.Builder
 	done := 0
@@ -149,8 +152,9 @@ func (b *broker) query(q string) (string, bool, *fault) {
 	return out.String(), true, nil
 }
 
-// placeholderAt returns the secret with the placeholder that q begins with, and the
-// length of the placeholder in q. Each byte of it may be percent-encoded.
+// placeholderAt returns the secret with the placeholder at the beginning of q, and the
+// length of the placeholder in q. Each byte of the placeholder may be percent-encoded. If
+// q does not begin with a placeholder, the length is 0.
 func (b *broker) placeholderAt(q string) (*policy.Secret, int) {
 	for i := range b.secrets {
 		if n := encodedPrefix(q, b.secrets[i].Placeholder); n > 0 {
@@ -169,7 +173,7 @@ func encodedPrefix(q, placeholder string) int {
 			at++
 		case isEscape(q[at:], c):
 			at += 3
-		case at < len(q) && q[at] == c: // a % that is not an escape
+		case at < len(q) && q[at] == c: // a % that does not begin an escape
 			at++
 		default:
 			return 0
@@ -190,7 +194,7 @@ func isEscape(q string, c byte) bool {
 // escapeQuery percent-encodes all bytes except unreserved characters.
 func escapeQuery(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// checkSecret refuses a value that is not a valid header value.
+// checkSecret returns a fault if the secret's value is not a valid header value.
 func checkSecret(s *policy.Secret) *fault {
 	if httpguts.ValidHeaderFieldValue(s.Value) {
 		return nil
