@@ -56,8 +56,9 @@ func (w *Worker) work(ctx context.Context) error {
 	return w.c.Dispatcher.Drain(leave, id)
 }
 
-// drain waits for the runs, at most for the drain time, and then ends the
-// remaining ones. If the lease is lost before, it returns the reason.
+// drain waits for the runs, at most for the drain time, and then ends the remaining
+// runs. If the lease is lost meanwhile, it ends the runs at once and returns the
+// reason.
 func (w *Worker) drain(lost <-chan error) (err error) {
 	done := make(chan struct{})
 	go func() { w.wg.Wait(); close(done) }()
@@ -73,9 +74,9 @@ func (w *Worker) drain(lost <-chan error) (err error) {
 	return err
 }
 
-// renew renews the lease every third of its duration. It returns an error if
-// the lease is lost, or if renewing has failed for two thirds of its duration:
-// the runs are then given to other workers soon.
+// renew renews the lease every third of its duration until ctx ends. It returns an
+// error if the lease is lost, or if renewing has failed for two thirds of its
+// duration, because other workers may soon get the runs.
 func (w *Worker) renew(ctx context.Context, workerID string, lease time.Duration) error {
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
@@ -108,7 +109,7 @@ func (w *Worker) held() []string {
 	return slices.Collect(maps.Keys(w.runs))
 }
 
-// stop ends runs without a result.
+// stop ends runs without a result. It ignores runs that are not being executed.
 func (w *Worker) stop(cause error, ids ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

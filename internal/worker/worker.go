@@ -30,16 +30,15 @@ const (
 	DefaultCacheBytes = 10 << 30
 )
 
-// Config configures a Worker. Dir is required, and the required fields of
-// run.Config.
+// Config configures a Worker. Dir and the required fields of run.Config must be set.
 type Config struct {
 	run.Config
-	Dir        string        // of work folders and cached checkouts; no other worker may use it
+	Dir        string        // folder for work folders and cached checkouts; no other worker may use it
 	Host       string        // identifies this installation across restarts
-	Capacity   int           // runs at once
-	PoolSize   int           // sandboxes that are prepared ahead
-	Drain      time.Duration // how long runs may continue when the worker stops
-	CacheBytes int64         // limit of unused cached checkouts
+	Capacity   int           // maximum number of runs at once
+	PoolSize   int           // number of sandboxes that are prepared in advance
+	Drain      time.Duration // time for which runs may continue when the worker stops
+	CacheBytes int64         // maximum bytes of unused cached checkouts
 }
 
 func (c *Config) setDefaults() {
@@ -57,11 +56,12 @@ type Worker struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]*run.Run
 
-	freed chan struct{} // a run has ended; buffered, 1
+	freed chan struct{} // receives a value after a run has ended; capacity 1
 	wg    sync.WaitGroup
 }
 
-// New removes what an earlier process left in the folder and returns a worker.
+// New returns a worker. It first removes the sandboxes and work folders that an earlier
+// process left, but keeps cached checkouts.
 func New(ctx context.Context, c Config) (*Worker, error) {
 	c.setDefaults()
 	if err := c.Driver.Sweep(ctx); err != nil {
@@ -83,8 +83,8 @@ func New(ctx context.Context, c Config) (*Worker, error) {
 	return &Worker{c: c, shared: shared, runs: map[string]*run.Run{}, freed: make(chan struct{}, 1)}, nil
 }
 
-// clearWork makes an empty work folder. The old one is renamed and removed; if
-// that fails, it is left for the operator and does not delay runs.
+// clearWork makes an empty work folder. The old folder is renamed and then removed. If
+// the removal fails, a warning asks the operator to remove the folder.
 func (c *Config) clearWork(work string) error {
 	aside := filepath.Join(c.Dir, "aside")
 	if err := os.MkdirAll(aside, 0o700); err != nil {
@@ -99,8 +99,9 @@ func (c *Config) clearWork(work string) error {
 	return os.Mkdir(work, 0o700)
 }
 
-// Run executes runs until ctx ends. Runs may then continue for the drain
-// time. After a lost lease it registers again.
+// Run executes runs until ctx ends, and returns nil when all runs have ended. After the
+// end of ctx, runs may continue for the drain time. After the loss of a lease, Run
+// registers the worker again.
 func (w *Worker) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
 	var filler sync.WaitGroup

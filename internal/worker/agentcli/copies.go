@@ -17,24 +17,25 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// useLimit is how long a run may use a copy: its time limit, and a day for its
-// start and end.
+// useLimit is the longest time for which a run may use a copy: the maximum time
+// limit of a run, and a day for its start and end.
 const useLimit = stint.MaxTimeout + 24*time.Hour
 
-// copies is a folder with single programs, each in a folder of its own. Only
-// folders can be mounted, and a sandbox must not see what else is in the
-// program's folder. A program that was replaced gets another folder.
+// copies manages copies of programs, each in a folder of its own below dir. Only
+// folders can be mounted, and a sandbox must not see the other files in the
+// original folder of a program. If a program is replaced, the new file gets
+// another folder.
 type copies struct {
 	dir string
 	now func() time.Time
 
-	mu      sync.Mutex           // guards what follows, and dir
+	mu      sync.Mutex           // guards the fields below and the contents of dir
 	cleared bool                 // copies of earlier processes were removed
-	used    map[string]time.Time // when a folder was last returned
+	used    map[string]time.Time // by folder: the last time that mount returned it
 }
 
-// mount returns a mount that shows one file as the only file of its folder, at
-// the path target.
+// mount returns a mount that shows the file at the path target of a sandbox. The
+// folder of target contains no other file.
 func (c *copies) mount(file, target string) (sandbox.Mount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +47,8 @@ func (c *copies) mount(file, target string) (sandbox.Mount, error) {
 	return sandbox.Mount{Source: dir, Target: path.Dir(target)}, nil
 }
 
-// add returns the folder with a copy of the file. c.mu is held.
+// add returns a folder that contains only a copy of the file, called name. It
+// creates the folder if necessary. c.mu is held.
 func (c *copies) add(file, name string) (string, error) {
 	source, err := os.Open(file)
 	if err != nil {
@@ -93,8 +95,8 @@ func (c *copies) removeUnused() error {
 	return nil
 }
 
-// linkOrCopy makes a hard link, which costs nothing, if that is possible and
-// every user may execute the file; else a copy.
+// linkOrCopy creates a file at the path at. The file is a hard link to source if every
+// user may execute source and the file system supports the link, and otherwise a copy.
 func linkOrCopy(source *os.File, st fs.FileInfo, at string) error {
 	if st.Mode()&0o005 == 0o005 && os.Link(source.Name(), at) == nil {
 		if linked, err := os.Lstat(at); err == nil && os.SameFile(linked, st) {

@@ -1,9 +1,9 @@
 // Package agentcli finds the CLIs of agents that are installed on a worker, and
 // makes them available in sandboxes.
 //
-// A program is looked up on the worker's PATH. A sandbox sees it read-only: at
-// its own path if every sandbox sees that, else with its npm package, else as a
-// single file.
+// A program is looked up on the worker's PATH. A sandbox sees it read-only: at the
+// same path as on the host if every sandbox sees that path, otherwise in a mount of
+// the program's npm package, otherwise in a mount of the single file.
 package agentcli
 
 import (
@@ -21,9 +21,9 @@ import (
 
 // CLI is an installed program and how a sandbox sees it.
 type CLI struct {
-	framework.Program                   // as the sandbox sees it
-	Mounts            []sandbox.Mount   // that show it; none if every sandbox sees it
-	HostPath          string            // on this host; empty if nothing was looked up
+	framework.Program                   // its path is the path in the sandbox
+	Mounts            []sandbox.Mount   // mounts that show the program; none if every sandbox sees it
+	HostPath          string            // path on this host; empty if no program was looked up there
 	Path              []string          // folders of the sandbox with interpreters, for the front of its PATH
 	Env               map[string]string // defaults for the agent's environment
 }
@@ -32,7 +32,7 @@ type CLI struct {
 // host.
 const Dir = "/run/programs"
 
-// SelfPath is where a sandbox sees the server's own program, if it needs it.
+// SelfPath is the path of the server's own program in sandboxes that need it.
 const SelfPath = Dir + "/stint/stint"
 
 // Names of frameworks that need special treatment.
@@ -44,13 +44,13 @@ const (
 
 // Config configures a Finder.
 type Config struct {
-	Frameworks []framework.Info // in the order of lists
+	Frameworks []framework.Info // in the order in which All returns them
 	// Dir is a folder for copies of single programs; no other process may use it.
 	// Find empties it before its first copy, and removes the copy of a replaced
 	// program when no run can use it any more.
 	Dir     string
 	Getenv  func(string) string    // the worker's environment
-	Visible func(path string) bool // reports whether every sandbox sees a path of the host, which has no symbolic links
+	Visible func(path string) bool // reports whether every sandbox sees a host path that contains no symbolic links
 	Self    string                 // file with the server's own program
 	Now     func() time.Time
 }
@@ -64,14 +64,14 @@ type Finder struct {
 	versions map[programID]*versionEntry
 }
 
-// New returns a Finder. It does not look anything up.
+// New returns a Finder. It does not look up programs yet.
 func New(c Config) *Finder {
 	return &Finder{c: c, copies: copies{dir: c.Dir, now: c.Now, used: map[string]time.Time{}}, versions: map[programID]*versionEntry{}}
 }
 
-// Find returns the program that the framework needs for a definition; the zero
-// CLI if it needs none. If the program is missing, the error is a *stint.Error
-// that says how to install it.
+// Find returns the program that the framework needs for a definition, or the zero
+// CLI if the framework needs none. If the program is missing or too old, the error
+// is a *stint.Error that says how to install or update it.
 func (f *Finder) Find(ctx context.Context, info framework.Info, d *stint.Definition) (CLI, error) {
 	switch {
 	case info.Name == assistant:
@@ -96,7 +96,8 @@ func (f *Finder) Find(ctx context.Context, info framework.Info, d *stint.Definit
 	return cli, err
 }
 
-// inImage returns a program that is looked up in the PATH of the image.
+// inImage returns the program of a definition with an image. A name without a slash
+// is looked up on the PATH inside the image.
 func inImage(info framework.Info, d *stint.Definition) (cli CLI) {
 	if info.Name == acp && len(d.Command) > 0 {
 		cli.Program.Path = d.Command[0]
@@ -106,8 +107,9 @@ func inImage(info framework.Info, d *stint.Definition) (cli CLI) {
 	return cli
 }
 
-// acpAgent returns the program of a definition's command. A path is one of the
-// sandbox: only programs on the worker's PATH are taken from the host.
+// acpAgent returns the program of a definition's command. A name without a slash is
+// looked up on the worker's PATH. A path refers to a file in the sandbox, unless the
+// framework's variable names a program of the host.
 func (f *Finder) acpAgent(info framework.Info, command []string) (cli CLI, err error) {
 	if len(command) == 0 {
 		return CLI{}, nil
@@ -131,7 +133,7 @@ func (f *Finder) acpAgent(info framework.Info, command []string) (cli CLI, err e
 }
 
 // addClaudeCode adds Claude Code, if it is installed, to an agent that drives
-// it. The agent's own package may have none for this platform.
+// it. The agent's own package may not include Claude Code for this platform.
 func (f *Finder) addClaudeCode(cli *CLI) error {
 	i := slices.IndexFunc(f.c.Frameworks, func(info framework.Info) bool { return info.Name == claudeCode })
 	if i < 0 {

@@ -15,15 +15,15 @@ import (
 )
 
 var (
-	// singleFile are interpreters that consist of one file, so that it can be
-	// mounted alone.
+	// singleFile contains the interpreters that consist of a single file, which can
+	// be mounted without other files.
 	singleFile = []string{"node", "bun", "deno"}
-	// sandboxPath is the PATH of a sandbox.
+	// sandboxPath contains the folders on the default PATH of a sandbox.
 	sandboxPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 )
 
-// interpreterOf returns the words of a script's first line. script is false for
-// a binary.
+// interpreterOf returns the words after #! in the first line of a script. For any
+// other file, script is false.
 func interpreterOf(real string) (words []string, script bool, err error) {
 	file, err := os.Open(real)
 	if err != nil {
@@ -42,7 +42,7 @@ func interpreterOf(real string) (words []string, script bool, err error) {
 func (f *Finder) addInterpreter(cli *CLI, script string, words []string) error {
 	name, byEnv := interpreterName(words)
 	if name == "" {
-		return nil // the kernel handles or rejects it
+		return nil // the first line names no program
 	}
 	p, err := f.locate(name)
 	if err != nil {
@@ -66,8 +66,9 @@ func (f *Finder) addInterpreter(cli *CLI, script string, words []string) error {
 	return nil
 }
 
-// interpreterName returns the interpreter of a script's first line, and whether
-// env looks it up.
+// interpreterName returns the interpreter in the words of a script's first line.
+// byEnv is true if the script uses the program env to find the interpreter on the
+// PATH.
 func interpreterName(words []string) (name string, byEnv bool) {
 	if len(words) == 0 {
 		return "", false
@@ -82,7 +83,9 @@ func interpreterName(words []string) (name string, byEnv bool) {
 	return words[1+i], true
 }
 
-// visibleDir returns a folder in which a sandbox finds a program that it sees.
+// visibleDir returns the folder of a program that sandboxes see: the folder in which
+// the worker found it if sandboxes see that folder, and otherwise the folder of the
+// file that symbolic links lead to.
 func (f *Finder) visibleDir(p program) string {
 	if dir, err := filepath.EvalSymlinks(path.Dir(p.at)); err == nil && f.c.Visible(dir) {
 		return dir

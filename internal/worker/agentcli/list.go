@@ -11,10 +11,11 @@ import (
 // Installed is a framework and the path of its program, for the operator.
 type Installed struct {
 	stint.Framework
-	Path string // on this host; empty if it needs no program, or none was found
+	Path string // path on this host; empty if the framework needs no program, or none was found
 }
 
-// All returns whether each framework works on this host.
+// All returns all frameworks with their programs, and whether each works on this
+// host.
 func (f *Finder) All(ctx context.Context) []Installed {
 	list := make([]Installed, len(f.c.Frameworks))
 	for i, info := range f.c.Frameworks {
@@ -52,8 +53,9 @@ func (f *Finder) installed(ctx context.Context, info framework.Info) Installed {
 	return in
 }
 
-// setUnavailable sets the reason why a framework does not work. It contains no
-// details of the server.
+// setUnavailable sets the reason why a framework does not work. The reason is the
+// message of a *stint.Error. It does not contain other errors, because they may
+// contain details of the server.
 func (i *Installed) setUnavailable(err error) {
 	i.Available, i.Reason = false, "Its program could not be asked for its version. Try again."
 	if user, ok := errors.AsType[*stint.Error](err); ok {

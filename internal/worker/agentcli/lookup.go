@@ -13,8 +13,8 @@ import (
 
 // program is an executable file of the host.
 type program struct {
-	at   string // where it was found
-	real string // without symbolic links
+	at   string // absolute path at which it was found
+	real string // the same path with symbolic links resolved
 }
 
 var (
@@ -28,8 +28,8 @@ func variable(framework string) string {
 	return "STINT_" + strings.ReplaceAll(strings.ToUpper(framework), "-", "_") + "_BIN"
 }
 
-// lookUp returns the program that the framework's variable names, or else the
-// first of the names that is installed.
+// lookUp returns the program that the framework's variable names. If the variable is
+// not set, it returns the first of the names that is installed.
 func (f *Finder) lookUp(framework string, names []string) (program, error) {
 	if file := f.c.Getenv(variable(framework)); file != "" {
 		p, err := f.locate(file)
@@ -46,7 +46,8 @@ func (f *Finder) lookUp(framework string, names []string) (program, error) {
 	return program{}, errMissing
 }
 
-// locate returns the program with a path, or with a name on the PATH.
+// locate returns the program at a path. A name without a slash is looked up on the
+// worker's PATH.
 func (f *Finder) locate(name string) (program, error) {
 	if strings.Contains(name, "/") {
 		return executable(name)

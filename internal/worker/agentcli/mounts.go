@@ -11,8 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// mount returns how a sandbox sees a program. name is the folder below Dir for a
-// program that sandboxes do not see at its own path.
+// mount returns the path of a program in a sandbox, with the mounts and variables that
+// it needs. If sandboxes do not see the program at its own path, it is mounted in the
+// folder name below Dir.
 func (f *Finder) mount(name string, p program) (CLI, error) {
 	interpreter, script, err := interpreterOf(p.real)
 	if err != nil {
@@ -41,13 +42,13 @@ func (f *Finder) mount(name string, p program) (CLI, error) {
 	return cli, err
 }
 
-// packageDir matches a path in an npm package. Its group is the package's
-// folder.
+// packageDir matches the path of a file in an npm package. Its first group is the
+// package's folder.
 var packageDir = regexp.MustCompile(`^(.*/node_modules/(?:@[^/]+/)?[^@/][^/]*)/.`)
 
-// packageRoot returns the folder that contains everything a program of an npm
-// package needs; empty if there is no package. A binary needs its own package, a
-// script all packages of the outermost node_modules folder.
+// packageRoot returns the folder with all files that a program of an npm package
+// needs, or "" if the program is not in a package. A binary needs its own package. A
+// script needs all packages of the outermost node_modules folder.
 func packageRoot(real string, script bool) string {
 	if script {
 		if before, _, ok := strings.Cut(real, "/node_modules/"); ok {
@@ -59,8 +60,7 @@ func packageRoot(real string, script bool) string {
 	return ""
 }
 
-// isUsable reports whether every sandbox sees a file, and its agent may execute
-// it.
+// isUsable reports whether every sandbox sees a file and every user may execute it.
 func (f *Finder) isUsable(real string) bool {
 	if st, err := os.Stat(real); !f.c.Visible(real) || err != nil || st.Mode()&0o005 != 0o005 {
 		return false

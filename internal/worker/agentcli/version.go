@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	versionTimeout = 10 * time.Second // for a program to print its version
-	versionBytes   = 16 << 10         // of its output that are read
-	maxVersions    = 64               // versions that are remembered
-	noVersionFor   = time.Minute      // after which a program without a version is asked again
+	versionTimeout = 10 * time.Second // time for a program to print its version
+	versionBytes   = 16 << 10         // maximum bytes of its output that are read
+	maxVersions    = 64               // maximum number of versions that are cached
+	noVersionFor   = time.Minute      // time after which a program without a version is started again
 )
 
-// programID distinguishes a program from the one that it replaced.
+// programID identifies a file. A file that replaces another one has a different ID.
 type programID struct {
 	path     string
 	size     int64
 	modified time.Time
 }
 
-// versionEntry is the version of a program. The lock, a channel so that waiting
-// for it can be cancelled, guards the rest.
+// versionEntry is the cached version of a program. lock guards the other fields. It
+// is a channel, so that a caller can stop waiting for it.
 type versionEntry struct {
 	lock    chan struct{}
-	asked   bool
+	asked   bool // the program was started
 	version string
-	at      time.Time // when it was asked
+	at      time.Time // when the program was last started
 }
 
 // checkVersion returns the version of a program, and an error if it is too old.
@@ -53,10 +53,11 @@ func (f *Finder) checkVersion(ctx context.Context, info framework.Info, p progra
 	return version, nil
 }
 
-// version returns the version of a program; empty if it cannot be started,
-// prints none, or takes too long. The program is asked once until it is
-// replaced. Concurrent callers wait for the same answer; if the one that asks
-// gives up, the program is killed and the next one asks.
+// version returns the version of a program, or "" if the program cannot be started,
+// prints no version, or takes too long. A version is cached until the program is
+// replaced, and the lack of one is cached for noVersionFor. Concurrent callers share
+// one start of the program. If the context of the caller that started the program
+// ends, the program is killed and the next caller starts it.
 func (f *Finder) version(ctx context.Context, p program) (string, error) {
 	st, err := os.Stat(p.real)
 	if err != nil {
@@ -93,14 +94,14 @@ func (f *Finder) versionEntry(id programID) *versionEntry {
 	return e
 }
 
-// ask starts the program in an environment without secrets, with a temporary
-// home folder.
+// ask starts the program with --version and returns the version that it prints, or "".
+// The program runs in an environment without secrets, with a temporary home folder.
 func (f *Finder) ask(ctx context.Context, p program) (string, error) {
 	home, err := os.MkdirTemp("", "stint-version-")
 	if err != nil {
 		return "", fmt.Errorf("make a temporary home folder: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(home) }() // it is temporary
+	defer func() { _ = os.RemoveAll(home) }() // a failure leaves only a temporary folder
 	limited, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	out := &firstBytes{room: versionBytes}
@@ -109,7 +110,7 @@ func (f *Finder) ask(ctx context.Context, p program) (string, error) {
 	c.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + f.c.Getenv("PATH"), "LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1"}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	c.WaitDelay = time.Second // for processes that it left in the background
+	c.WaitDelay = time.Second // for processes that the program left in the background
 	_ = c.Run()               // the output matters, not the exit status
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -122,7 +123,7 @@ func (f *Finder) ask(ctx context.Context, p program) (string, error) {
 
 var versionPattern = regexp.MustCompile(`(?:^|[^0-9.])([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9})`)
 
-// numbersOf returns the numbers of a version such as 1.2.3.
+// numbersOf returns the numbers of a version such as 1.2.3, or nil for "".
 func numbersOf(version string) (numbers []int) {
 	if version == "" {
 		return nil
@@ -134,7 +135,7 @@ func numbersOf(version string) (numbers []int) {
 	return numbers
 }
 
-// firstBytes keeps the first bytes that are written to it.
+// firstBytes stores the first room bytes that are written to it and drops the others.
 type firstBytes struct {
 	text []byte
 	room int

@@ -1,14 +1,15 @@
 // Package checkout caches checkouts of snapshots on a worker's disk.
 //
-// A checkout is read-only and shared by all runs that mount it. It is a stack of
-// folders, the topmost first, as an overlay takes them for its lower layers. A
-// fetched snapshot is one folder. The workspace of a finished run is its upper
-// layer on top of the checkout that it began with, so that continuing a session
-// costs nothing that depends on the size of the workspace.
+// A checkout is read-only and shared by all runs that mount it. It is a list of
+// folders, topmost first, which are the lower layers of an overlay. A fetched
+// snapshot is one folder. The workspace of a finished run becomes a checkout, too:
+// the upper layer of the run's overlay, on top of the checkout that the run began
+// with. The cost of continuing a session therefore does not depend on the size of
+// the workspace.
 //
-// Unused checkouts above the limit are removed, least recently used first. The
-// rest survives a restart of the process, but not of the host, because nothing
-// is synced to disk.
+// If the unused checkouts exceed the limit, they are removed, least recently used
+// first. The other checkouts survive a restart of the process, but not of the host,
+// because files are not synced to disk.
 package checkout
 
 import (
@@ -23,13 +24,14 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Snapshots writes snapshots to disk. *files.Library implements it.
+// Snapshots writes the files of a snapshot into the folder dir. *files.Library
+// implements it.
 type Snapshots interface {
 	Checkout(ctx context.Context, org, digest, dir string) error
 }
 
-// MaxLayers is the maximum number of folders of a checkout. A checkout that would
-// have more is not adopted; its snapshot is fetched when it is needed.
+// MaxLayers is the maximum number of folders of a checkout. Adopt ignores a folder
+// if the checkout would have more; its snapshot is fetched when it is needed.
 const MaxLayers = 100
 
 // Cache caches checkouts. It is safe for concurrent use.
@@ -44,33 +46,33 @@ type Cache struct {
 
 	mu      sync.Mutex // guards entries, clock, and the users and lastUse of entries
 	entries map[string]*cached
-	clock   int64
+	clock   int64 // number of uses so far
 }
 
 // cached is a checkout that is on disk or being fetched.
 type cached struct {
 	name    string
-	dir     string  // the topmost folder
-	base    *cached // the folders below; nil for none
-	depth   int     // number of folders
-	users   int     // callers of Acquire, the fetch, and checkouts on top of this one
-	lastUse int64
-	size    int64 // bytes of the topmost folder
-	ready   chan struct{}
-	err     error // of the fetch; set before ready is closed
+	dir     string        // the topmost folder
+	base    *cached       // the checkout with the folders below; nil if there are none
+	depth   int           // number of folders
+	users   int           // number of callers of Acquire, fetches, and checkouts on top of this one
+	lastUse int64         // value of Cache.clock at the last use
+	size    int64         // bytes of the topmost folder
+	ready   chan struct{} // closed after the fetch
+	err     error         // of the fetch; set before ready is closed
 
-	cancel context.CancelCauseFunc // ends the fetch; nil after it
+	cancel context.CancelCauseFunc // cancels the fetch; nil after the fetch
 }
 
 var errAbandoned = errors.New("all callers have stopped waiting")
 
-// Checkout is a snapshot on disk that is in use.
+// Checkout is a snapshot on disk. It is not removed before Release.
 type Checkout struct {
 	e       *cached
 	release func()
 }
 
-// Layers returns the folders, the topmost first. They must not be changed.
+// Layers returns the folders, topmost first. The files in them must not be changed.
 func (t *Checkout) Layers() []string {
 	layers := make([]string, 0, t.e.depth)
 	for e := t.e; e != nil; e = e.base {
@@ -101,9 +103,10 @@ func open(dir string, l Snapshots, limit int64, log *slog.Logger, erase func(str
 // before.
 func (c *Cache) Close() { c.fetches.Wait() }
 
-// Acquire returns the checkout of a snapshot, and fetches it on a cache miss. The
-// empty digest is the empty snapshot. Concurrent callers share one fetch, which
-// is cancelled when all of them have stopped waiting.
+// Acquire returns the checkout of a snapshot, which the caller must release. If the
+// snapshot is not cached, Acquire fetches it. The empty digest is the empty snapshot.
+// Concurrent callers share one fetch, which is cancelled when all of them have
+// stopped waiting.
 func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, error) {
 	for {
 		e := c.use(ctx, org, digest)
@@ -120,13 +123,15 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, err
 		if !errors.Is(e.err, errAbandoned) {
 			return nil, e.err
 		}
-		// The fetch was being cancelled when this call joined it: start another.
+		// The fetch was already being cancelled when this call joined it. Start another
+		// fetch.
 	}
 }
 
 func nameOf(org, digest string) string { return org + "-" + digest }
 
-// use returns the cached checkout, or starts to fetch it.
+// use returns the entry of a snapshot with one more user. If there is no entry, it
+// starts to fetch the snapshot.
 func (c *Cache) use(ctx context.Context, org, digest string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,10 +179,11 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *cached) (err e
 	return c.publish(e, part)
 }
 
-// Adopt adds dir as the checkout of a snapshot: the whole of it, or, with a base,
-// the upper layer of an overlay over base. dir must be unused and on the cache's
-// file system. It is moved, unless the snapshot is cached already or would have
-// too many layers. The caller still has to release base.
+// Adopt adds dir as the checkout of a snapshot. If base is nil, dir contains the
+// whole snapshot. Otherwise, dir is the upper layer of an overlay over base. dir must
+// be unused and on the cache's file system. Adopt moves it, unless the snapshot is
+// already cached or its checkout would have more than MaxLayers folders. The caller
+// still has to release base.
 func (c *Cache) Adopt(org, digest string, base *Checkout, dir string) (err error) {
 	e := c.newEntry(nameOf(org, digest))
 	if e.size, err = diskUse(dir); err != nil {
@@ -196,7 +202,8 @@ func (c *Cache) Adopt(org, digest string, base *Checkout, dir string) (err error
 	return err
 }
 
-// claim adds a new entry. It reports false if the snapshot has one already.
+// claim adds a new entry with one user. It returns false if the snapshot already has
+// an entry.
 func (c *Cache) claim(e *cached) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +219,7 @@ func (c *Cache) claim(e *cached) bool {
 	return true
 }
 
-// settle sets the result of a fetch and releases the entry.
+// settle sets the result of a fetch or adoption, and removes its use of the entry.
 func (c *Cache) settle(e *cached, err error) {
 	c.mu.Lock()
 	if e.cancel != nil {
@@ -223,13 +230,13 @@ func (c *Cache) settle(e *cached, err error) {
 		c.forget(e)
 	}
 	close(e.ready)
-	removed := c.unref(e) // before the lock is released: a waiter may release it next, and it would still count as used
+	removed := c.unref(e) // under the same lock: otherwise a waiter may release e while the fetch still counts as a user
 	c.mu.Unlock()
 	c.eraseDirs(removed)
 }
 
-// release releases an entry and removes checkouts above the limit. Folders are
-// removed without the lock, because they may be large.
+// release removes a user of an entry, and removes unused checkouts above the limit.
+// Folders are removed without the lock, because they may be large.
 func (c *Cache) release(e *cached) {
 	c.mu.Lock()
 	removed := c.unref(e)
@@ -237,7 +244,7 @@ func (c *Cache) release(e *cached) {
 	c.eraseDirs(removed)
 }
 
-// unref removes a user of an entry. It cancels a fetch without waiters, and
+// unref removes a user of an entry. It cancels a fetch that no caller waits for, and
 // returns the folders to remove because of the limit. c.mu is held.
 func (c *Cache) unref(e *cached) (removed []string) {
 	e.users--
@@ -280,7 +287,7 @@ func (c *Cache) oldest() (oldest *cached) {
 // new path. c.mu is held.
 func (c *Cache) remove(e *cached) (removed string) {
 	c.forget(e)
-	removed, _ = putAside(e.dir) // without its note, the next start removes it
+	removed, _ = putAside(e.dir) // after an error, the next start removes the folder, because it has no note
 	return removed
 }
 

@@ -15,19 +15,20 @@ import (
 // Suffixes of names in the cache's folder.
 const (
 	partSuffix = ".part" // a folder that is being written or removed
-	noteSuffix = ".json" // the note of a complete folder
+	noteSuffix = ".json" // the file with the note of a folder
 )
 
-// bootFile contains the boot ID of the host under which the cache was written.
+// bootFile is the name of a file with the boot ID that the host had when the cache was
+// written.
 const bootFile = "boot"
 
 // note describes a folder. It is written before the folder gets its final name.
 type note struct {
-	Size int64  `json:"size"`
-	Base string `json:"base,omitempty"`
+	Size int64  `json:"size"`           // bytes
+	Base string `json:"base,omitempty"` // name of the folder below; empty if there is none
 }
 
-// publish gives a complete folder its final name.
+// publish writes the note of a complete folder and gives the folder its final name.
 func (c *Cache) publish(e *cached, dir string) error {
 	n := note{Size: e.size}
 	if e.base != nil {
@@ -46,8 +47,8 @@ func (c *Cache) publish(e *cached, dir string) error {
 	return os.Rename(dir, e.dir)
 }
 
-// restore adds the checkouts that an earlier process left, and removes files that
-// are incomplete.
+// restore adds the complete checkouts that an earlier process left since the start of
+// the host, and removes all other files.
 func (c *Cache) restore() error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -81,7 +82,7 @@ func (c *Cache) readNote(f fs.DirEntry) (n note, ok bool) {
 	return n, err == nil && json.Unmarshal(b, &n) == nil
 }
 
-// restoreAll adds the complete folders.
+// restoreAll adds entries for the complete folders.
 func (c *Cache) restoreAll(found []fs.DirEntry) {
 	notes := map[string]note{}
 	for _, f := range found {
@@ -94,8 +95,8 @@ func (c *Cache) restoreAll(found []fs.DirEntry) {
 	}
 }
 
-// restoreEntry adds a folder and those below it. It returns nil if one of them is
-// missing.
+// restoreEntry adds entries for a folder and the folders below it. It returns nil if
+// one of the folders is missing.
 func (c *Cache) restoreEntry(name string, notes map[string]note) *cached {
 	if e := c.entries[name]; e != nil {
 		return e
@@ -104,7 +105,7 @@ func (c *Cache) restoreEntry(name string, notes map[string]note) *cached {
 	if !ok {
 		return nil
 	}
-	delete(notes, name) // ends a cycle of notes
+	delete(notes, name) // ends the recursion if notes form a cycle
 	e := c.newEntry(name)
 	e.size = n.Size
 	if n.Base != "" {
@@ -142,7 +143,7 @@ func (c *Cache) sweep(found []fs.DirEntry) error {
 	return nil
 }
 
-// putAside renames a file to a name that no checkout has. That works even if the
+// putAside renames a file to a name that no checkout has. A rename works even if the
 // disk is full.
 func putAside(path string) (aside string, err error) {
 	aside = path + "-gone-" + rand.Text() + partSuffix

@@ -9,18 +9,19 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Starts avoids ETXTBSY, with which Linux refuses to execute a file that is open
-// for writing. A process that is being started holds copies of all files of this
-// process, including those that are being written, until it executes its own
-// program. A checkout therefore waits for the starts that began before its end.
-// The zero value is ready for use, and safe for concurrent use.
+// Starts avoids the error ETXTBSY, with which Linux refuses to execute a file that is
+// open for writing. A child process inherits all open files of this process,
+// including files that are being written, and keeps them open until it executes its
+// own program. Therefore, a checkout waits at its end for the starts of processes
+// that are in progress. The zero value is ready for use. A Starts is safe for
+// concurrent use.
 type Starts struct {
 	mu   sync.Mutex // guards open
 	open map[chan struct{}]struct{}
 }
 
 // Begin records that processes are about to be started. The caller must call
-// ended when they execute their own programs.
+// ended once, after the processes have executed their own programs.
 func (s *Starts) Begin() (ended func()) {
 	start := make(chan struct{})
 	s.mu.Lock()
@@ -37,7 +38,7 @@ func (s *Starts) Begin() (ended func()) {
 	}
 }
 
-// Wait waits until all starts have ended that began before, or ctx ends.
+// Wait waits until all starts that began before this call have ended, or ctx ends.
 func (s *Starts) Wait(ctx context.Context) {
 	s.mu.Lock()
 	before := slices.Collect(maps.Keys(s.open))
@@ -51,7 +52,8 @@ func (s *Starts) Wait(ctx context.Context) {
 	}
 }
 
-// Driver returns a driver that records its starts of processes.
+// Driver returns a driver that is like d and records the starts of processes in
+// Prepare.
 func (s *Starts) Driver(d sandbox.Driver) sandbox.Driver { return recordedDriver{d, s} }
 
 type recordedDriver struct {
@@ -64,8 +66,8 @@ func (d recordedDriver) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox
 	return d.Driver.Prepare(ctx, spec)
 }
 
-// Snapshots returns snapshots with checkouts from which programs can be executed at
-// once.
+// Snapshots returns an implementation of Snapshots that is like from. When its
+// Checkout returns, programs in the folder can be executed without ETXTBSY.
 func (s *Starts) Snapshots(from Snapshots) Snapshots { return executableSnapshots{from, s} }
 
 type executableSnapshots struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // Bounds of the pause before a failed append is repeated. If no attempt
-// succeeds, the worker's lease expires, which ends them.
+// succeeds, the worker's lease expires, which ends the attempts.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Second
@@ -38,8 +38,8 @@ func (p *Pipeline) appendAll(ctx context.Context) {
 	}
 }
 
-// append stores a batch. It repeats a failed append until the run is known to
-// be lost.
+// append stores a batch and reports whether it was stored. It repeats a failed append
+// until the append succeeds or is fenced, or ctx ends.
 func (p *Pipeline) append(ctx context.Context, b store.Batch) bool {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		head, err := p.c.Journal.Append(ctx, p.position, b)

@@ -11,12 +11,12 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// maxNative is how much of a line of the agent's protocol its log entry shows,
-// in bytes.
+// maxNative is the maximum number of bytes of a line of the agent's protocol in a log
+// entry.
 const maxNative = 64 << 10
 
-// System logs what the server did for the run. It never waits. The message is
-// masked; metadata must not contain secrets.
+// System logs an action of the server for the run. It never waits. System masks the
+// message, but metadata must not contain secrets.
 func (p *Pipeline) System(level, message string, metadata map[string]any) {
 	if metadata == nil {
 		metadata = map[string]any{}
@@ -87,7 +87,7 @@ func networkMessage(e log.Entry) string {
 	return strings.Join(words, " ")
 }
 
-// networkMetadata returns the known members of an entry, masked.
+// networkMetadata returns the fields of an entry that are not zero, with masked texts.
 func (p *Pipeline) networkMetadata(e log.Entry) map[string]any {
 	m := map[string]any{"action": e.Action}
 	if e.Open {

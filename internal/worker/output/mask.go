@@ -9,14 +9,14 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// eventMasker masks the events of a protocol's decoder. A whole text is masked
-// alone; the pieces of a message are masked as one text, because a secret may
-// be split over them.
+// eventMasker masks the events that the decoder of a protocol returns. An event with
+// a whole text is masked independently of other events. The pieces of a message are
+// masked as one text, because a secret may be split over several pieces.
 type eventMasker struct {
 	masker  *masking.Masker
 	streams map[string]*masking.Stream // plain text, by stream
-	open    *stint.Item                // the message of which pieces are arriving; nil before and after
-	pieces  *masking.Stream            // of open
+	open    *stint.Item                // first piece of the message that is arriving; nil if there is none
+	pieces  *masking.Stream            // masks the pieces of open
 }
 
 func newEventMasker(m *masking.Masker) *eventMasker {
@@ -56,7 +56,8 @@ func sameText(a, b *stint.Item) bool {
 	return b != nil && b.Delta && a.Kind == b.Kind && a.MessageID == b.MessageID
 }
 
-// closePieces appends what is held back of the open message.
+// closePieces appends the text that is held back of the open message, and closes the
+// message.
 func (m *eventMasker) closePieces(out []stint.OutputData) []stint.OutputData {
 	if rest := m.pieces.Flush(); len(rest) > 0 {
 		out = append(out, stint.OutputData{Content: string(rest), Item: m.open})
@@ -65,7 +66,7 @@ func (m *eventMasker) closePieces(out []stint.OutputData) []stint.OutputData {
 	return out
 }
 
-// flush returns everything that is held back.
+// flush returns all texts that are held back.
 func (m *eventMasker) flush() (out []stint.OutputData) {
 	if m.open != nil {
 		out = m.closePieces(out)

@@ -1,9 +1,10 @@
 // Package output turns the output of an agent into events of its run.
 //
-// A Pipeline masks, decodes, masks again where the decoder reads a protocol,
-// queues, and appends to the run's journal. Every byte that leaves a sandbox
-// passes it. A single line is appended at once; a flood is appended in batches
-// and makes the agent wait.
+// A Pipeline masks and decodes the output, queues the resulting events, and appends
+// them to the run's journal. Plain text is masked before it is decoded, and the
+// output of a protocol is masked after it is decoded. Every byte that an agent writes
+// passes through a Pipeline. A single line is appended at once. If an agent writes faster than
+// the journal, events are appended in batches and the agent waits.
 package output
 
 import (
@@ -27,15 +28,14 @@ var (
 	ErrNotReading = errors.New("the agent does not read its standard input")
 )
 
-// maxTail is how much of the end of stderr an error message shows, in bytes.
+// maxTail is the maximum number of bytes from the end of stderr in an error message.
 const maxTail = 2 << 10
 
-// Signals receives what the output means for the run. Its methods are called
-// while the pipeline is locked: they must not block and must not call the
-// pipeline.
+// Signals receives notifications about the output. Its methods are called while the
+// pipeline is locked: they must not block and must not call the pipeline.
 type Signals interface {
 	Heard()                               // the agent wrote something
-	Used(usage *stint.Usage, turns int64) // the agent's own counts changed
+	Used(usage *stint.Usage, turns int64) // the agent reported its usage or turns
 	Ended()                               // the agent's terminal event was decoded; called once
 	Stop(reason error)                    // the run must end: ErrLimit or ErrNotReading
 }
@@ -62,14 +62,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Pipeline is safe for concurrent use. mu is locked before the queue's lock.
+// Pipeline turns the output of an agent into events of its run. It is safe for
+// concurrent use. mu is locked before the queue's lock.
 type Pipeline struct {
 	c        Config
 	queue    *queue
 	appended chan struct{}  // closed when the appender has stopped
 	position store.Position // written by the appender only, until appended is closed
 
-	mu      sync.Mutex                 // guards what follows
+	mu      sync.Mutex                 // guards the fields below
 	decoder framework.Decoder          // nil before Decode
 	masks   map[string]*masking.Stream // by stream
 	events  *eventMasker               // nil if text is masked before it is decoded
@@ -79,9 +80,9 @@ type Pipeline struct {
 	ended   bool                       // the terminal event was decoded
 }
 
-// Open returns a pipeline and starts appending. The end of ctx stops appends
-// that fail: the run does not belong to this worker any more. Close must be
-// called.
+// Open returns a pipeline and starts a goroutine that appends. The caller must call
+// Close. ctx must end when the run does not belong to this worker any more: a failed
+// append is not repeated after that.
 func Open(ctx context.Context, c Config) *Pipeline {
 	p := &Pipeline{
 		c: c, queue: newQueue(c.Now), position: c.Position, appended: make(chan struct{}),
@@ -137,7 +138,8 @@ func (p *Pipeline) write(stream string, b []byte) {
 	p.apply(p.decoder.Write(stream, b))
 }
 
-// apply carries out a step of the decoder. p.mu is held.
+// apply queues the events of a decoder's step and performs its other actions. p.mu is
+// held.
 func (p *Pipeline) apply(s framework.Step) {
 	if p.events != nil {
 		s.Events = p.events.mask(s.Events)
@@ -175,29 +177,30 @@ func (p *Pipeline) add(events []stint.OutputData) {
 // Notice adds an event of the server to those of the agent.
 func (p *Pipeline) Notice(o stint.OutputData) { p.queue.addEvents([]stint.OutputData{o}) }
 
-// Interrupt returns the input that makes the agent end; nil if there is none.
+// Interrupt returns a message for standard input that asks the agent to end, or nil if
+// the framework has none.
 func (p *Pipeline) Interrupt() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.decoder.Interrupt()
 }
 
-// Verdict returns the framework's verdict, and whether the agent's terminal
-// event was decoded.
+// Verdict returns the framework's verdict on an agent with this exit code, and
+// whether the agent's terminal event was decoded.
 func (p *Pipeline) Verdict(exitCode int) (v framework.Verdict, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.decoder.Verdict(exitCode), p.ended
 }
 
-// Conversation returns what the next run needs to continue.
+// Conversation returns the data that the next run needs to continue the conversation.
 func (p *Pipeline) Conversation() framework.Conversation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.decoder.Conversation()
 }
 
-// StderrTail returns the end of what the agent wrote to stderr, masked.
+// StderrTail returns the end of the agent's output on stderr, masked, at most 2 KiB.
 func (p *Pipeline) StderrTail() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,11 +230,12 @@ func (p *Pipeline) CloseOutput() {
 // Rest is the state of the journal after Close.
 type Rest struct {
 	Position store.Position   // after the last append
-	Logs     []stint.LogEntry // entries for the finish to store
+	Logs     []stint.LogEntry // entries that must be stored with the run's outcome
 	Fenced   bool             // the run does not belong to this worker any more
 }
 
-// Close appends what is queued and returns the rest.
+// Close closes the output, waits until the queued events are appended, and returns the
+// state of the journal.
 func (p *Pipeline) Close() Rest {
 	p.CloseOutput()
 	<-p.appended

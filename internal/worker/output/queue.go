@@ -14,36 +14,37 @@ import (
 
 const (
 	maxPending   = 1 << 20               // queued bytes above which the agent waits
-	maxServer    = 4 << 20               // queued bytes of the server's log entries above which further ones are dropped
-	maxBatch     = 256 << 10             // bytes of the events of one append, and of its log entries
-	maxEvents    = 256                   // events of one append, and log entries
-	maxEvent     = 32 << 10              // bytes of one event's text
-	partialDelay = 25 * time.Millisecond // how long an incomplete line waits for its end
-	logDelay     = 50 * time.Millisecond // how long log entries wait for events to share a commit with
+	maxServer    = 4 << 20               // queued bytes of the server's log entries above which further entries are dropped
+	maxBatch     = 256 << 10             // bytes after which an append takes no more events; the same for its log entries
+	maxEvents    = 256                   // maximum number of events of one append; the same for its log entries
+	maxEvent     = 32 << 10              // maximum bytes of the text of joined events
+	partialDelay = 25 * time.Millisecond // time for which an incomplete line waits for its end
+	logDelay     = 50 * time.Millisecond // time for which log entries wait for events, to be stored in the same commit
 
-	// overhead is the approximate cost of an event or log entry beside its text,
-	// in bytes, so that many small ones count.
+	// overhead is the approximate number of bytes that an event or log entry needs
+	// beside its text, so that the limits also apply to many small ones.
 	overhead = 512
 )
 
-// queue holds what is not appended yet. It is safe for concurrent use.
+// queue holds the events and log entries that are not appended yet. It is safe for
+// concurrent use.
 type queue struct {
 	now  func() time.Time
-	wake chan struct{} // there may be a batch; buffered, 1
+	wake chan struct{} // receives a value when there may be a batch; capacity 1
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	room     *sync.Cond // signalled when less is queued, or nothing is accepted any more
 	events   []event
 	logs     []stint.LogEntry
 	logsFrom time.Time // when the first of logs was added
-	bytes    int       // of events and logs
-	server   int       // bytes of the logs that are not the agent's output
-	dropped  int       // entries that exceeded maxServer
+	bytes    int       // size of events and logs
+	server   int       // size of the log entries that are not the agent's output
+	dropped  int       // number of entries that were dropped because of maxServer
 	closed   bool      // no more output is added
 	fenced   bool      // the run was lost; everything is dropped
 }
 
-// event is output that is not appended yet.
+// event is output that is not appended yet, with the time at which it was queued.
 type event struct {
 	stint.OutputData
 	at stint.Time
@@ -98,8 +99,8 @@ func joins(a, b *stint.OutputData) bool {
 	return a.Item == nil && b.Item == nil || a.Item != nil && a.Item.Delta && sameText(a.Item, b.Item)
 }
 
-// addLog queues an entry and never waits. An entry that is not output of the
-// agent is dropped and counted if too many of them are queued.
+// addLog queues an entry and never waits. If the queued entries that are not output of
+// the agent exceed maxServer, a further one is dropped and counted.
 func (q *queue) addLog(e stint.LogEntry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,8 +146,8 @@ func (q *queue) fence() {
 	q.room.Broadcast()
 }
 
-// rest returns the log entries that no append took, and an entry about those
-// that were dropped.
+// rest returns the log entries that no append took, and an entry about dropped
+// entries if there are any.
 func (q *queue) rest() (logs []stint.LogEntry, fenced bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,8 +170,8 @@ const (
 	queueDone                      // the queue is closed and no batch is left
 )
 
-// next removes a batch from the queue. The last log entries of a closed queue,
-// up to one batch, stay for the finish to store.
+// next removes a batch from the queue. The last log entries of a closed queue, up to
+// one batch, stay in the queue, because they are stored with the run's outcome.
 func (q *queue) next() (b store.Batch, state queueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,8 +189,8 @@ func (q *queue) next() (b store.Batch, state queueState) {
 	return b, queueReady
 }
 
-// delays reports whether the newest event waits for the end of its line, and
-// schedules a wake-up. q.mu is held.
+// delays reports whether e, the newest event, waits for the end of its line. If it
+// does, delays schedules a wake-up. q.mu is held.
 func (q *queue) delays(e *event) bool {
 	if q.closed || e.Item != nil && !e.Item.Delta || strings.HasSuffix(e.Content, "\n") || len(e.Content) >= maxEvent/2 {
 		return false
@@ -202,9 +203,9 @@ func (q *queue) delays(e *event) bool {
 	return true
 }
 
-// delaysLogs reports whether log entries wait for events, and schedules a
-// wake-up: a commit of log entries alone would delay the agent's first output.
-// q.mu is held.
+// delaysLogs reports whether log entries wait for events, because a commit of log
+// entries alone would delay the agent's first output. If they wait, delaysLogs
+// schedules a wake-up. q.mu is held.
 func (q *queue) delaysLogs() bool {
 	age := q.now().Sub(q.logsFrom)
 	if age >= logDelay {
@@ -226,7 +227,7 @@ func (q *queue) takeEvents() []stint.Event {
 		q.bytes -= eventSize(&e.OutputData)
 		taken = append(taken, e.encode())
 	}
-	q.events = slices.Clone(q.events[len(taken):]) // frees the taken ones
+	q.events = slices.Clone(q.events[len(taken):]) // frees the memory of the removed events
 	return taken
 }
 
@@ -245,7 +246,8 @@ func (q *queue) takeLogs() []stint.LogEntry {
 	return taken
 }
 
-// logsOfBatch returns how many log entries one append takes. q.mu is held.
+// logsOfBatch returns the number of log entries that the next append takes. q.mu is
+// held.
 func (q *queue) logsOfBatch() (n int) {
 	for size := 0; n < min(len(q.logs), maxEvents) && size < maxBatch; n++ {
 		size += entrySize(&q.logs[n])
@@ -255,7 +257,7 @@ func (q *queue) logsOfBatch() (n int) {
 
 func (e *event) encode() stint.Event {
 	data, err := json.Marshal(e.OutputData)
-	if err != nil { // strings and plain items can be encoded
+	if err != nil { // cannot happen, because strings and items can be encoded
 		data = []byte(`{"content":""}`)
 	}
 	return stint.Event{Type: stint.EventOutput, At: e.at, Data: data}

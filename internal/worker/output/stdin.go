@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// maxUnread is how much may wait for the agent to read it, in bytes.
+// maxUnread is the maximum number of bytes that the agent has not read yet.
 const maxUnread = 16 << 20
 
 // Stdin is the agent's standard input: a pipe on which writes never wait. It is
 // safe for concurrent use.
 type Stdin struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond
 	unread  []byte
 	closed  bool
@@ -24,8 +24,8 @@ func NewStdin() *Stdin {
 	return s
 }
 
-// Write adds to what the agent reads. It returns false if too much is unread.
-// After CloseWrite it does nothing.
+// Write appends p to the input. If more than 16 MiB would be unread, it drops p and
+// returns false. After CloseWrite, it does nothing and returns true.
 func (s *Stdin) Write(p []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Stdin) Write(p []byte) bool {
 	return true
 }
 
-// CloseWrite ends the input after what was written. It is idempotent.
+// CloseWrite ends the input after the bytes that were written. It is idempotent.
 func (s *Stdin) CloseWrite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Stdin) CloseWrite() {
 	s.changed.Broadcast()
 }
 
-// Read waits for input. It returns io.EOF at the end.
+// Read waits for input and reads it. It returns io.EOF at the end.
 func (s *Stdin) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // home folder. Agents never see it.
 const conversationFile = ".stint-conversation.json"
 
-// Bounds of what is read of a conversation before a run.
+// Limits of the files of a conversation that are read before a run.
 const (
 	maxRecord      = 1 << 20            // bytes of the record
 	maxCheckedFile = 64 << 20           // bytes of a file that the framework checks
@@ -76,8 +76,8 @@ func unreadable(name string, reason error) error {
 		name, strings.TrimSuffix(reason.Error(), "."))
 }
 
-// checkConversation lets the framework check the files of a resumed
-// conversation.
+// checkConversation calls the framework's check for each file of a resumed
+// conversation. It skips files above the limits.
 func (s *state) checkConversation(ctx context.Context, resumed bool) error {
 	if !resumed || s.a.Plan.Home == "" || s.plan.State.Check == nil {
 		return nil
@@ -107,8 +107,8 @@ func (s *state) checkConversation(ctx context.Context, resumed bool) error {
 	})
 }
 
-// conversation returns the record at the end of the run. If the agent did not
-// begin a conversation, it is the previous one.
+// conversation returns the record of the conversation at the end of the run. If the
+// agent did not begin a conversation, it returns the record of the previous run.
 func (s *state) conversation() framework.Conversation {
 	c := s.output.Conversation()
 	switch {
@@ -120,8 +120,8 @@ func (s *state) conversation() framework.Conversation {
 	return c
 }
 
-// writeConversation writes the record into the home folder, in place of
-// anything that the agent left under its name. No process of the run is left.
+// writeConversation writes the record into the home folder. It first removes any file
+// with the record's name that the agent left. All processes of the run must have ended.
 func (s *state) writeConversation(c framework.Conversation) error {
 	if err := sandbox.Remove(filepath.Join(s.dirs.Home, conversationFile)); err != nil {
 		return fmt.Errorf("remove the agent's file at the conversation's path: %w", err)

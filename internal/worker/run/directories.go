@@ -15,12 +15,12 @@ import (
 	"github.com/stint-dev/stint/internal/worker/checkout"
 )
 
-// layout is what the sandbox shows.
+// layout contains the folders of a run and the mounts of its sandbox.
 type layout struct {
 	overlays  bool // the sandbox can mount overlays
 	checkouts []*checkout.Checkout
 	dirs      *pool.Dirs         // folders of the run
-	base      *checkout.Checkout // lower layers of the workspace; nil: it is a folder
+	base      *checkout.Checkout // lower layers of the workspace; nil if the workspace is a plain folder
 	upper     string             // upper layer of the workspace, if it has a base
 	mounts    []sandbox.Mount
 }
@@ -47,8 +47,8 @@ func directories(ctx context.Context, s *state) (undo, error) {
 	return s.releaseDirs, nil
 }
 
-// allocateDirs takes the folders of a prepared sandbox, with that sandbox, or
-// makes new ones.
+// allocateDirs takes a sandbox and its folders from the pool. If the run needs another
+// isolator or an image, or the pool is empty, it creates new folders.
 func (s *state) allocateDirs() (err error) {
 	if s.driver == s.Driver && s.image == "" {
 		if s.dirs = s.Pool.Take(); s.dirs != nil {
@@ -60,7 +60,8 @@ func (s *state) allocateDirs() (err error) {
 	return err
 }
 
-// releaseDirs removes the run's folders and releases its checkouts.
+// releaseDirs closes the sandbox, removes the run's folders, and releases its
+// checkouts.
 func (s *state) releaseDirs(ctx context.Context) error {
 	err := errors.Join(s.closeSandbox(ctx), sandbox.Remove(s.dirs.Dir))
 	for _, c := range s.checkouts {
@@ -90,9 +91,10 @@ func (s *state) listMounts(ctx context.Context) error {
 	return nil
 }
 
-// workspaceMount returns an overlay over a large workspace. A small one is
-// checked out into the run's folder, which even a prepared sandbox shows; it is
-// mounted only if the definition has another path for it.
+// workspaceMount returns an overlay over a large workspace. A small workspace is
+// checked out into the run's folder dirs.Workspace, which every sandbox shows, even a
+// prepared one. For a small workspace, workspaceMount returns a mount only if the
+// definition has another path for the workspace, and otherwise the zero Mount.
 func (s *state) workspaceMount(ctx context.Context) (m sandbox.Mount, err error) {
 	digest, target := s.a.Plan.Workspace, s.definition().ArtifactPath()
 	large := false
@@ -121,12 +123,13 @@ func (s *state) workspaceMount(ctx context.Context) (m sandbox.Mount, err error)
 	return m, err
 }
 
-// isLarge reports whether a snapshot is worth caching for the session's next
-// run. Smaller ones are checked out as fast.
+// isLarge reports whether a snapshot is worth caching for the session's next run. A
+// smaller snapshot is checked out as fast as a cached one is mounted.
 func isLarge(snapshot files.Ref) bool { return snapshot.Size >= 1<<20 || snapshot.Files >= 200 }
 
-// volumeMount returns a volume's checkout, read-only or under an overlay, or a
-// private copy.
+// volumeMount returns a mount of a volume's checkout: read-only, or with an overlay if
+// the volume is writable. If the sandbox would need an overlay but cannot mount one,
+// volumeMount returns a mount of a private copy.
 func (s *state) volumeMount(ctx context.Context, name string, v definition.Volume) (sandbox.Mount, error) {
 	if v.Writable && !s.overlays {
 		return s.copyMount(ctx, name, v)
@@ -146,7 +149,7 @@ func (s *state) volumeMount(ctx context.Context, name string, v definition.Volum
 	return sandbox.Mount{Layers: layers, Target: v.Path, Upper: upper}, err
 }
 
-// copyMount returns a copy of a volume for this run.
+// copyMount copies a volume for this run and returns a mount of the copy.
 func (s *state) copyMount(ctx context.Context, name string, v definition.Volume) (sandbox.Mount, error) {
 	dir := filepath.Join(s.dirs.Dir, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -164,8 +167,8 @@ func (s *state) acquire(ctx context.Context, digest string) (*checkout.Checkout,
 	return c, err
 }
 
-// upperLayer makes an empty folder for the agent's changes of a snapshot. The
-// driver keeps a folder of its own beside it.
+// upperLayer makes an empty folder for the agent's changes of a snapshot. The driver
+// keeps a folder of its own in the same parent folder.
 func (s *state) upperLayer(name string) (string, error) {
 	dir := filepath.Join(s.dirs.Dir, "layer-"+name, "upper")
 	if err := errors.Join(os.Mkdir(filepath.Dir(dir), 0o700), os.Mkdir(dir, 0o755)); err != nil {
@@ -190,7 +193,8 @@ func (s *state) fill(ctx context.Context) error {
 	return nil
 }
 
-// checkOut writes the files of a snapshot into an empty folder.
+// checkOut writes the files of a snapshot into an empty folder. An empty digest is the
+// empty snapshot.
 func (s *state) checkOut(ctx context.Context, digest, dir string) error {
 	if digest == "" {
 		return nil

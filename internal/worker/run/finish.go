@@ -12,14 +12,14 @@ import (
 )
 
 // Bounds of the pause before a failed finish is repeated. If no attempt
-// succeeds, the worker's lease expires, which ends them.
+// succeeds, the worker's lease expires, which ends the attempts.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Second
 )
 
-// finish closes the output and stores the outcome. If the run is not owned any
-// more, it keeps the state if allowed and drops the outcome.
+// finish closes the output and stores the outcome. If this worker does not own the run
+// any more, finish drops the outcome and calls attachState.
 func finish(_ context.Context, s *state) (undo, error) {
 	rest := s.output.Close()
 	if s.outcome.discard || rest.Fenced {
@@ -60,7 +60,8 @@ func finish(_ context.Context, s *state) (undo, error) {
 	}
 }
 
-// storedOutcome returns the outcome as the store takes it.
+// storedOutcome returns the outcome in the form that the store expects, with the saved
+// state, the usage, and the remaining log entries.
 func (s *state) storedOutcome(logs []stint.LogEntry) store.Outcome {
 	now := stint.TimeOf(s.Now())
 	o := store.Outcome{
@@ -81,8 +82,8 @@ func (s *state) storedOutcome(logs []stint.LogEntry) store.Outcome {
 	return o
 }
 
-// attachState attaches the state to a run that was ended by another process
-// while this worker owned it.
+// attachState attaches the saved state to a run that another process has ended while
+// this worker owned it. It does nothing if no state is saved or the state is lost.
 func (s *state) attachState(at store.Position) {
 	if s.saved.checkpoint == nil || s.life.stateLost() {
 		return
@@ -96,7 +97,8 @@ func (s *state) attachState(at store.Position) {
 	}
 }
 
-// publish calls write, which makes the database refer to the saved snapshots.
+// publish calls write, which stores references to the saved snapshots in the database.
+// Before each call, it sets the epoch that belongs to the snapshots.
 func (s *state) publish(ctx context.Context, write func() error) error {
 	return s.Library.Publish(ctx, s.a.OrgID, s.saved.snapshots, func(epoch int64) error {
 		s.saved.setEpoch(epoch)

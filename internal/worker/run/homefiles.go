@@ -35,7 +35,7 @@ func (h homeFiles) contains(name string) bool {
 	return (len(h.keep) == 0 || slices.ContainsFunc(h.keep, within)) && !slices.ContainsFunc(h.drop, within)
 }
 
-// isParent reports whether a folder may contain selected paths.
+// isParent reports whether a folder is a parent of paths that may be selected.
 func (h homeFiles) isParent(name string) bool {
 	elements := strings.Split(name, "/")
 	within := func(pattern []string) bool { return hasPrefix(elements, pattern) }
@@ -44,7 +44,8 @@ func (h homeFiles) isParent(name string) bool {
 	})
 }
 
-// hasPrefix reports whether the first elements match the pattern.
+// hasPrefix reports whether the first elements of a path match all elements of the
+// pattern.
 func hasPrefix(elements, pattern []string) bool {
 	if len(pattern) > len(elements) {
 		return false
@@ -57,7 +58,8 @@ func hasPrefix(elements, pattern []string) bool {
 	return true
 }
 
-// dirOptions returns the options to commit the selected files and the record.
+// dirOptions returns the options to commit the selected files and the record of the
+// conversation.
 func (h homeFiles) dirOptions() files.DirOptions {
 	o := files.DirOptions{Confidential: true}
 	if h.all() {
@@ -71,8 +73,8 @@ func (h homeFiles) dirOptions() files.DirOptions {
 	return o
 }
 
-// walk visits the selected files and folders, a folder before its files. It
-// leaves out the record.
+// walk visits the selected files and folders, a folder before its files. It leaves out
+// the record of the conversation, and files that are removed meanwhile.
 func (h homeFiles) walk(root *os.Root, visit func(name string, info fs.FileInfo) error) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {

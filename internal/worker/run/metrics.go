@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// sampleInterval is how often the sandbox is measured.
+// sampleInterval is the time between two measurements of the sandbox.
 const sampleInterval = time.Second
 
 // sampleUsage measures the sandbox now, every second, and when ctx ends.
@@ -50,19 +50,19 @@ func (s *state) sample(ctx context.Context, cpu *cpuMeter) {
 	}
 }
 
-// minInterval is the shortest interval over which CPU use is computed. In a
-// shorter one, the delay between a measurement and its time matters too much.
+// minInterval is the shortest interval over which CPU use is computed. Over a shorter
+// interval, the delay between reading the clock and the measurement distorts the result.
 const minInterval = 100 * time.Millisecond
 
 // cpuMeter computes CPU use from successive measurements.
 type cpuMeter struct {
-	used   time.Duration // at the beginning of the interval
+	used   time.Duration // CPU time used at the beginning of the interval
 	at     time.Time     // beginning of the interval
-	latest float64       // of the interval before
+	latest float64       // CPU use in the previous interval, in percent of a core
 }
 
-// percent returns the CPU use since the measurement before; 100 is one core. A
-// measurement shortly after another has the same value.
+// percent returns the CPU use since the previous measurement; 100 is one core. Within
+// minInterval after a measurement, it returns the same value again.
 func (m *cpuMeter) percent(u sandbox.Usage, now time.Time) float64 {
 	wall := now.Sub(m.at)
 	switch {

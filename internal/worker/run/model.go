@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
-// modelEndpoint returns the address of the model proxy in the sandbox; nil for a
-// definition without a model.
+// modelEndpoint returns the address of the model proxy in the sandbox, or nil if the
+// definition has no model.
 func (s *state) modelEndpoint() (*framework.Endpoint, error) {
 	d := s.definition()
 	if catalog.ModelURL(d) == "" {
@@ -31,8 +31,8 @@ func (s *state) modelEndpoint() (*framework.Endpoint, error) {
 	return e, nil
 }
 
-// modelProxy returns the configuration of the model proxy; nil for a definition
-// without a model.
+// modelProxy returns the configuration of the model proxy, or nil if the definition
+// has no model.
 func (s *state) modelProxy() *egress.Model {
 	d := s.definition()
 	if catalog.ModelURL(d) == "" {

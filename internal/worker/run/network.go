@@ -18,8 +18,8 @@ import (
 // programs in the sandbox trust.
 const bundleName = "ca.pem"
 
-// connect connects the sandbox's network to the egress gate, with the policy of
-// the definition.
+// connect connects the sandbox's network to the egress gateway, with the policy of
+// the definition. If the sandbox has no network, it does nothing.
 func connect(_ context.Context, s *state) (undo, error) {
 	network := s.sandbox.Network()
 	if network == nil {
@@ -41,7 +41,7 @@ func connect(_ context.Context, s *state) (undo, error) {
 	return func(context.Context) error { session.Close(); return nil }, nil
 }
 
-// egressRun returns the run's settings for the egress gate.
+// egressRun returns the run's settings for the egress gateway.
 func (s *state) egressRun() (egress.RunConfig, error) {
 	d := s.definition()
 	run := egress.RunConfig{Mode: policy.Mode(d.NetworkMode()), Secrets: append(s.brokeredSecrets(), s.headerSecrets()...), Record: s.output.Network, Model: s.modelProxy()}
@@ -75,14 +75,15 @@ func usesAPI(d *stint.Definition) bool {
 	return false
 }
 
-// isIntercepted reports whether TLS of some hosts is intercepted.
+// isIntercepted reports whether TLS connections to some hosts are intercepted.
 func (s *state) isIntercepted() bool {
 	d := s.definition()
 	return len(d.Secrets) > 0 || len(s.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
 }
 
-// trust adds the interception CA to the run's files, and returns the variables
-// by which programs with their own certificate store find it.
+// trust adds the certificate of the interception CA to the run's files. It returns the
+// environment variables in which programs with their own certificate store expect the
+// path of that file.
 func (s *state) trust() (map[string]string, error) {
 	if !s.isIntercepted() || s.TrustBundle == "" {
 		return nil, nil

@@ -40,7 +40,7 @@ type facts struct {
 	schema  json.RawMessage // of the final message; nil for text
 }
 
-// limits are those of the run, for messages.
+// limits contains the limits of a run that messages mention.
 type limits struct {
 	time, idle time.Duration
 	output     int64 // bytes
@@ -60,8 +60,8 @@ func (s *state) limits() limits {
 	return limits{s.a.Plan.Timeout, s.idleLimit(), s.a.Plan.OutputBytes}
 }
 
-// decide returns the outcome: limits and cancels first, then the way the command
-// ended, then the framework's verdict.
+// decide returns the outcome of a run. If a limit, a cancel, or the loss of ownership
+// ended the run, it determines the outcome. Otherwise, commandOutcome does.
 func decide(f facts) outcome {
 	o, interrupted := interruption(f.cause, f.limits)
 	if !interrupted {
@@ -73,7 +73,8 @@ func decide(f facts) outcome {
 	return o
 }
 
-// interruption returns the outcome of a run that was ended for a cause.
+// interruption returns the outcome of a run that was ended for a cause. If cause is
+// nil, interrupted is false.
 func interruption(cause error, l limits) (o outcome, interrupted bool) {
 	if cause == nil {
 		return outcome{}, false
@@ -108,7 +109,7 @@ func commandOutcome(f facts) (o outcome) {
 		o.exitCode = &f.exit.Code
 	case cause == sandbox.DiskFull:
 		o = failed(stint.ReasonDiskFull, "The agent wrote more to disk than its limit. Raise resources.disk in the agent's definition.")
-	case f.ended: // the way the process ended after that does not matter
+	case f.ended: // after the terminal event, the exit of the process does not matter
 		o = frameworkOutcome(f.verdict, f.schema)
 	case cause == sandbox.Lost || cause == sandbox.Killed:
 		o = failed(stint.ReasonSandboxError, "The sandbox ended before the agent did.")
@@ -121,9 +122,9 @@ func commandOutcome(f facts) (o outcome) {
 	return o
 }
 
-// frameworkOutcome returns the framework's verdict with the final message as the
-// result. If the message does not match the definition's schema for it, the run
-// fails.
+// frameworkOutcome returns the outcome of the framework's verdict, with the final
+// message as the result. If the definition has a schema for the message and the
+// message does not match it, the run fails.
 func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	o := outcome{status: stint.Completed}
 	if !v.Completed {
@@ -135,7 +136,7 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	switch {
 	case schema == nil && v.Final != "":
 		short, _ := transcript.Shorten(strings.ToValidUTF8(v.Final, "\uFFFD"), maxResult)
-		o.result, _ = json.Marshal(short) // a string can be encoded
+		o.result, _ = json.Marshal(short) // cannot fail for a string
 	case schema != nil && v.Completed:
 		value, err := jsonschema.ParseResult(schema, v.Final)
 		if err != nil {

@@ -20,7 +20,7 @@ var (
 type lifetime struct {
 	ctx    context.Context // cancelled with a cause to end the command
 	cancel context.CancelCauseFunc
-	owned  context.Context // cancelled when this worker loses the run, whatever ended ctx before
+	owned  context.Context // cancelled when this worker loses the run, even if ctx was cancelled before
 	lose   context.CancelCauseFunc
 }
 
@@ -40,16 +40,17 @@ func (l *lifetime) endedBy(causes ...error) bool {
 // isLost reports whether this worker does not own the run any more.
 func (l *lifetime) isLost() bool { return l.owned.Err() != nil }
 
-// stateLost reports whether the run's state must be dropped with it. The state
-// of a run that was ended by another process is kept.
+// stateLost reports whether the run's state must be dropped, because this worker has
+// lost its lease or stops. The state of a run that was ended by another process is
+// kept.
 func (l *lifetime) stateLost() bool {
 	cause := context.Cause(l.owned)
 	return errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrDrained)
 }
 
-// untilStateLost returns a context that is cancelled when the state is lost. A
-// finish is not given up when the run was ended by another process, because that
-// may be the finish itself.
+// untilStateLost returns a context that is cancelled when the state is lost. It is not
+// cancelled when the run turns out to be ended, because an earlier attempt of this
+// worker to finish the run may have ended it.
 func (l *lifetime) untilStateLost() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	stop := context.AfterFunc(l.owned, func() {
@@ -60,10 +61,11 @@ func (l *lifetime) untilStateLost() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// checkInterval is how often ownership is checked if no notification arrives.
+// checkInterval is the time between two checks of the ownership if no notification
+// arrives.
 const checkInterval = 5 * time.Second
 
-// watchOwnership ends the run when another process has ended it.
+// watchOwnership stops the execution of the run when another process has ended the run.
 func (s *state) watchOwnership() (stop func()) {
 	wake, cancel := s.Dispatcher.WatchStop(s.a.Run.ID)
 	done := make(chan struct{})
@@ -87,7 +89,8 @@ func (s *state) watchOwnership() (stop func()) {
 	return func() { close(done); wg.Wait(); cancel() }
 }
 
-// owns reports whether the run is still this worker's. An error counts as yes.
+// owns reports whether this worker still owns the run. If the check fails, it returns
+// true.
 func (s *state) owns() bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life.ctx), checkInterval)
 	defer cancel()

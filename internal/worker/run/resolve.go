@@ -11,17 +11,18 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// target is what executes the run.
+// target contains the isolator, image, framework, and agent CLI that execute the run.
 type target struct {
 	driver   sandbox.Driver
 	image    string   // folder of the unpacked image; empty for the host's system
-	imageEnv []string // of the image's configuration
+	imageEnv []string // environment in the image's configuration
 	adapter  framework.Framework
 	cli      agentcli.CLI
 }
 
-// resolve chooses isolator, image, framework, and agent CLI. It refuses what
-// this worker cannot provide; a run never gets less isolation than requested.
+// resolve chooses isolator, image, framework, and agent CLI. If this worker cannot
+// provide one of them, it returns an error; a run never gets less isolation than
+// requested.
 func resolve(ctx context.Context, s *state) (release undo, err error) {
 	if s.a.Err != nil {
 		return nil, s.a.Err
@@ -56,7 +57,7 @@ func (s *state) resolveFramework(ctx context.Context, d *stint.Definition) (err 
 	return err
 }
 
-// driverOf returns the isolator with a definition's name for it.
+// driverOf returns the driver of the isolator that a definition names.
 func (c *Config) driverOf(ctx context.Context, name string) (sandbox.Driver, error) {
 	if name == "" || name == "default" || name == c.Driver.Name() {
 		return c.Driver, nil
@@ -67,7 +68,8 @@ func (c *Config) driverOf(ctx context.Context, name string) (sandbox.Driver, err
 	return c.Isolator(ctx, name)
 }
 
-// acquireImage sets the image of a definition, if it has one.
+// acquireImage acquires the image of a definition, if it has one, and sets s.image and
+// s.imageEnv.
 func (s *state) acquireImage(ctx context.Context, ref string) (release undo, err error) {
 	if ref == "" || ref == "host" {
 		return nil, nil
@@ -91,7 +93,8 @@ func (s *state) acquireImage(ctx context.Context, ref string) (release undo, err
 	return func(context.Context) error { root.Release(); return nil }, nil
 }
 
-// logProgress returns a function that logs each quarter of a long download.
+// logProgress returns a function that logs each quarter of a download of 64 MiB or
+// more.
 func (s *state) logProgress(ref string) func(done, total int64) {
 	logged := int64(0)
 	return func(done, total int64) {
@@ -110,9 +113,9 @@ type Images interface {
 
 // AgentCLIs finds installed agent CLIs.
 type AgentCLIs interface {
-	// Find returns the program that the framework needs for a definition; the
-	// zero CLI if it needs none. If the program is not installed, the error is a
-	// *stint.Error that says how to install it.
+	// Find returns the program that the framework needs for a definition, or the
+	// zero CLI if the framework needs none. If the program is not installed, the
+	// error is a *stint.Error that says how to install it.
 	Find(ctx context.Context, info framework.Info, d *stint.Definition) (agentcli.CLI, error)
 }
 
@@ -129,7 +132,8 @@ func (s *Shared) Networked(ctx context.Context, d sandbox.Driver) bool {
 	return s.Gate != nil && s.report(ctx, d).Network
 }
 
-// report returns what a driver can do on this host. Each driver is probed once.
+// report returns the capabilities of a driver on this host. It caches the result of
+// the driver's probe.
 func (s *Shared) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
 	known, ok := s.reports.Load(d.Name())
 	if !ok {

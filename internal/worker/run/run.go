@@ -2,9 +2,9 @@
 //
 // A run is a list of steps, with a file for each of them. A step that acquires
 // something returns a function that releases it; these functions are called in
-// reverse order when the run ends. The database leads and the sandbox follows:
-// a cancel is committed first, then the run's context is cancelled, and the
-// loser of a race drops its result.
+// reverse order when the run ends. The database decides how a run ends: a cancel is
+// committed first, and then the run's context is cancelled. If a cancel and the end of
+// the agent race, the first commit wins and the other result is dropped.
 package run
 
 import (
@@ -43,18 +43,18 @@ const (
 // Now are required.
 type Config struct {
 	Dispatcher dispatch.Dispatcher
-	Driver     sandbox.Driver // of definitions without a sandbox
-	// Isolator returns another driver by its name, or the reason why it is not
-	// available; nil: only Driver.
+	Driver     sandbox.Driver // for definitions that do not name a sandbox
+	// Isolator returns another driver by its name, or an error that says why the
+	// driver is not available. If it is nil, only Driver is available.
 	Isolator    func(ctx context.Context, name string) (sandbox.Driver, error)
-	Images      Images          // nil: only the host's own system
-	Gate        *egress.Gateway // nil: sandboxes have no network
+	Images      Images          // if nil, runs use only the host's own system
+	Gate        *egress.Gateway // if nil, sandboxes have no network
 	TrustBundle string          // file with the certificates that sandboxes must trust for TLS interception
-	AgentCLIs   AgentCLIs       // nil: none is installed
-	// Frameworks returns the framework of a definition; nil is registry.Find.
+	AgentCLIs   AgentCLIs       // if nil, no agent CLI is installed
+	// Frameworks returns the framework of a definition. The default is registry.Find.
 	Frameworks func(*stint.Definition) (framework.Framework, error)
-	// RunToken returns the token with which the agent may call the API; nil: no
-	// agent may.
+	// RunToken returns the token with which the agent may call the API. If it is nil,
+	// agents cannot call the API.
 	RunToken     func(a *dispatch.Assignment) (string, error)
 	Library      *files.Library
 	IDs          *stint.IDs
@@ -62,11 +62,11 @@ type Config struct {
 	Logger       *slog.Logger
 	ExitGrace    time.Duration     // between the agent's terminal event and SIGTERM
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
-	TimeoutGrace time.Duration     // the same after the time limit
-	Resources    sandbox.Resources // where the definition has no value
+	TimeoutGrace time.Duration     // between SIGTERM and SIGKILL after the time limit
+	Resources    sandbox.Resources // limits that apply if the definition does not set them
 }
 
-// SetDefaults sets the fields that are zero.
+// SetDefaults sets fields that are zero to their defaults.
 func (c *Config) SetDefaults() {
 	if c.Frameworks == nil {
 		c.Frameworks = registry.Find
@@ -93,7 +93,7 @@ type Shared struct {
 type step struct {
 	name   string // for messages
 	do     func(ctx context.Context, s *state) (undo, error)
-	always bool // even after a failed step
+	always bool // executed even after a failed step
 }
 
 type undo func(ctx context.Context) error
@@ -132,8 +132,8 @@ type state struct {
 	sandbox    sandbox.Sandbox
 	disconnect func() // ends the sandbox's network; idempotent
 	plan       framework.Plan
-	previous   framework.Conversation // that the run continues; zero for none
-	started    bool                   // the agent may have run, so there is something to store
+	previous   framework.Conversation // record in the home folder at the start of the run; zero if there was none
+	started    bool                   // the agent may have run, so its state must be stored
 	outcome    outcome
 	saved      saved
 }

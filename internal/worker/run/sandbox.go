@@ -31,10 +31,9 @@ func prepareSandbox(ctx context.Context, s *state) (undo, error) {
 	return s.closeSandbox, nil
 }
 
-// attach adds the run's mounts and limits to a prepared sandbox. It reports
-// false for a sandbox that takes none, which is closed. Drivers of such
-// sandboxes start slowly, so that a run with mounts is as fast as without a
-// pool.
+// attach adds the run's mounts and limits to a prepared sandbox. If the driver does
+// not support this, attach closes the sandbox and returns false. The run then needs a
+// new sandbox and starts as slowly as without a pool.
 func (s *state) attach(ctx context.Context) (bool, error) {
 	err := s.sandbox.Attach(ctx, s.resources(), s.mounts)
 	switch {
@@ -67,8 +66,8 @@ func (s *state) closeSandbox(ctx context.Context) error {
 	return errors.Join(err, box.Close(ctx))
 }
 
-// resources returns the limits of the definition, and the server's for those
-// that it leaves out.
+// resources returns the resource limits of the definition. The server's limits replace
+// those that the definition leaves out.
 func (s *state) resources() sandbox.Resources {
 	r, d := s.Resources, s.definition().Resources
 	if d == nil {

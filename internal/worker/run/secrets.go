@@ -25,8 +25,8 @@ func (s *state) brokeredSecrets() []policy.Secret {
 	return s.proxySecrets(hosts)
 }
 
-// headerSecrets returns the secrets in headers of MCP servers, each for the host
-// of its server only.
+// headerSecrets returns the secrets in headers of MCP servers. The egress proxy inserts
+// each of them only in requests to its server's host.
 func (s *state) headerSecrets() []policy.Secret {
 	hosts := map[string][]string{}
 	for _, m := range s.definition().MCPServers {
@@ -45,7 +45,8 @@ func (s *state) headerSecrets() []policy.Secret {
 	return s.proxySecrets(hosts)
 }
 
-// proxySecrets returns the secrets with those names that have a value.
+// proxySecrets returns the secrets with the given names that have a value. hosts
+// contains, by name of a secret, the hosts that may receive it.
 func (s *state) proxySecrets(hosts map[string][]string) (out []policy.Secret) {
 	values := s.a.Secrets()
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
@@ -76,8 +77,8 @@ func hostRule(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// visibleSecrets returns the secrets as the agent sees them: a placeholder for
-// each that is inserted outside the sandbox.
+// visibleSecrets returns the secrets as the agent sees them: secrets that are inserted
+// outside the sandbox are replaced by placeholders.
 func (s *state) visibleSecrets(secrets map[string]string) map[string]string {
 	visible := maps.Clone(secrets)
 	for _, name := range insertedSecrets(s.definition()) {

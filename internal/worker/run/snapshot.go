@@ -22,11 +22,11 @@ const snapshotLimit = 30 * time.Minute
 type saved struct {
 	checkpoint *store.Checkpoint
 	version    *store.RunVersion
-	snapshots  []files.Ref // that the two refer to
+	snapshots  []files.Ref // snapshots that checkpoint and version refer to
 }
 
-// snapshot stores home and workspace. If that fails, a completed run fails; an
-// agent that never started leaves nothing.
+// snapshot stores home and workspace. If storing fails, a completed run becomes a
+// failed run. If the agent never started, nothing is stored.
 func snapshot(ctx context.Context, s *state) (undo, error) {
 	if !s.started || s.outcome.discard && s.life.stateLost() {
 		return nil, nil
@@ -60,7 +60,7 @@ func (s *state) saveState(ctx context.Context) (saved, error) {
 }
 
 // saveFailed logs the error, turns a completed run into a failed one, and
-// returns the message for the user. Another outcome stays.
+// returns the message for the user. It does not change other outcomes.
 func (s *state) saveFailed(err error) (message string) {
 	s.log.Error("store the state of a run", "error", err)
 	message = "The agent ended but its files could not be stored. Try again; the server's log has the details."
@@ -73,7 +73,7 @@ func (s *state) saveFailed(err error) (message string) {
 	return message
 }
 
-// setEpoch sets the epoch of collection that belongs to the snapshots.
+// setEpoch sets the epoch of garbage collection that belongs to the snapshots.
 func (v *saved) setEpoch(epoch int64) {
 	if v.checkpoint == nil {
 		return
@@ -84,7 +84,7 @@ func (v *saved) setEpoch(epoch int64) {
 	}
 }
 
-// commitHome stores the files of the conversation and its record. They are
+// commitHome stores the files of the conversation and its record. The stored files are
 // always encrypted.
 func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
 	if err := s.writeConversation(s.conversation()); err != nil {
@@ -93,8 +93,8 @@ func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
 	return s.Library.CommitDir(ctx, s.a.OrgID, s.a.Plan.Home, s.dirs.Home, newHomeFiles(s.plan.State).dirOptions())
 }
 
-// commitWorkspace stores the workspace. Of an overlay it reads only the upper
-// layer. exact means that the folder on disk is equal to the snapshot.
+// commitWorkspace stores the workspace. If the workspace is an overlay, it reads only
+// the upper layer. exact is true if the folder on disk is equal to the snapshot.
 func (s *state) commitWorkspace(ctx context.Context) (ref files.Ref, exact bool, err error) {
 	exact = true
 	o := files.DirOptions{OnMismatch: func(string) { exact = false }}
@@ -106,9 +106,9 @@ func (s *state) commitWorkspace(ctx context.Context) (ref files.Ref, exact bool,
 	return ref, exact, err
 }
 
-// cacheWorkspace moves the workspace into the cache of checkouts, for the
-// session's next run. The sandbox must release it before. A failure is logged;
-// the next run is only slower.
+// cacheWorkspace moves a large workspace that has changed into the cache of checkouts,
+// for the session's next run. It closes the sandbox first, because the sandbox uses
+// the folder. A failure is logged and only makes the next run slower.
 func (s *state) cacheWorkspace(ctx context.Context, ref files.Ref) {
 	if !isLarge(ref) || ref.Digest == s.a.Plan.Workspace {
 		return
@@ -145,7 +145,7 @@ func (s *state) checkpoint(home, workspace files.Ref) *store.Checkpoint {
 	return c
 }
 
-// version returns the artifact's new version; nil for a run without an artifact.
+// version returns the artifact's new version, or nil if the run has no artifact.
 func (s *state) version(workspace files.Ref) *store.RunVersion {
 	a := s.a.Plan.Artifact
 	if a == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// start starts the framework's command.
+// start prepares the run's files and environment, and starts the framework's command.
 func start(ctx context.Context, s *state) (undo, error) {
 	in, err := s.input()
 	if err != nil {
@@ -56,7 +56,7 @@ func start(ctx context.Context, s *state) (undo, error) {
 	return nil, nil
 }
 
-// input returns what the framework prepares from.
+// input returns the input for the framework's method Prepare.
 func (s *state) input() (in framework.Input, err error) {
 	d := s.definition()
 	in = framework.Input{
@@ -72,8 +72,8 @@ func (s *state) input() (in framework.Input, err error) {
 	return in, err
 }
 
-// writePlanFiles writes the files of the framework's plan. A previous run may
-// have left symbolic links in the home folder; they are not followed out of it.
+// writePlanFiles writes the files of the framework's plan. A previous run may have left
+// symbolic links in the home folder; links that lead out of the folder are not followed.
 func (s *state) writePlanFiles(files []framework.File) error {
 	for _, f := range files {
 		dir, name, err := s.hostPath(f.Path)

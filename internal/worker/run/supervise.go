@@ -12,8 +12,8 @@ import (
 // maxInterrupt is the longest time that an agent has to react to an interrupt.
 const maxInterrupt = 5 * time.Second
 
-// supervise waits for the command, or ends it, and sets the outcome. No process
-// of the agent is left when it returns.
+// supervise waits for the end of the command, or ends it, and sets the outcome. When
+// supervise returns, all processes of the agent have ended.
 func supervise(ctx context.Context, s *state) (undo, error) {
 	begin := s.Now()
 	s.meter.Heard(begin)
@@ -29,7 +29,7 @@ func supervise(ctx context.Context, s *state) (undo, error) {
 	watchers.Wait()
 	s.stdin.CloseWrite()
 	s.disconnect()
-	s.checkBudget() // the last model call counts even if the agent ended before it was noticed
+	s.checkBudget() // includes model calls that watchBudget had not noticed when it ended
 	s.output.CloseOutput()
 	s.output.System("info", "The agent's command ended.", map[string]any{
 		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": s.Now().Sub(begin).Milliseconds(),
@@ -38,7 +38,8 @@ func supervise(ctx context.Context, s *state) (undo, error) {
 	return nil, nil
 }
 
-// wait returns how the command ended.
+// wait waits for the end of the command and returns its exit. After an error, the
+// cause of the exit is sandbox.Lost.
 func (s *state) wait(ctx context.Context) sandbox.Exit {
 	exit, err := s.sandbox.Wait(context.WithoutCancel(ctx))
 	if err != nil {
@@ -48,8 +49,9 @@ func (s *state) wait(ctx context.Context) sandbox.Exit {
 	return exit
 }
 
-// await waits until the command ends, the run must end, or the agent does not
-// end after its terminal event, as some programs do. It leaves no process.
+// await waits for the end of the command and returns its exit. It ends the command if
+// ctx ends, or if the agent does not exit within ExitGrace after its terminal event,
+// as some programs do. It kills processes that the command left.
 func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
 	ended := (<-chan struct{})(s.ended)
 	var graceOver <-chan time.Time
@@ -71,8 +73,8 @@ func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.E
 	}
 }
 
-// end ends the command: with an interrupt, if the framework has one, then with
-// signals.
+// end ends the command. If the framework has an interrupt, end writes it to the
+// agent's standard input and waits. Then it sends signals.
 func (s *state) end(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
 	grace := s.killGrace()
 	if interrupt := s.output.Interrupt(); len(interrupt) > 0 && grace > 0 {
@@ -91,7 +93,7 @@ func (s *state) end(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exi
 	return <-exited
 }
 
-// killGrace returns the time between SIGTERM and SIGKILL.
+// killGrace returns the time between SIGTERM and SIGKILL, or 0 to send only SIGKILL.
 func (s *state) killGrace() time.Duration {
 	switch {
 	case s.life.endedBy(errTimeLimit):
@@ -122,7 +124,8 @@ func (s *state) watchBudget(ctx context.Context) {
 	}
 }
 
-// checkBudget warns once for each limit, and ends a run that exceeds one.
+// checkBudget adds a warning to the output when a limit is nearly reached, once for
+// each limit, and ends a run that exceeds a limit.
 func (s *state) checkBudget() {
 	warning, err := s.meter.Check()
 	if warning != "" {

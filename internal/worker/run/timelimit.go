@@ -37,7 +37,8 @@ func (s *state) timeLeft() time.Duration {
 	return s.a.Plan.Timeout - s.Now().Sub(s.a.Run.StartedAt.Time)
 }
 
-// idleLimit returns how long the run may show no activity; 0 is unlimited.
+// idleLimit returns the time after which a run without activity is ended; 0 is
+// unlimited.
 func (s *state) idleLimit() time.Duration {
 	if s.a.Plan == nil {
 		return 0
@@ -48,7 +49,8 @@ func (s *state) idleLimit() time.Duration {
 	return defaultIdle
 }
 
-// limitIdle ends the run after its idle limit. It returns when ctx ends.
+// limitIdle ends the run when it has shown no activity for its idle limit. It returns
+// then, or when ctx ends.
 func (s *state) limitIdle(ctx context.Context) {
 	if limit := s.idleLimit(); limit > 0 && s.meter.WaitIdle(ctx, limit, s.Now) {
 		s.life.cancel(errIdle)

@@ -2,10 +2,10 @@ package usage
 
 import "fmt"
 
-// warnAt is the share of a limit at which the run is warned.
+// warnAt is the used share of a limit at which Check returns a warning.
 const warnAt = 0.8
 
-// limit is one limit and how much of it is used.
+// limit is a limit of the run and its current use.
 type limit struct {
 	name      string // member of the definition's limits
 	used, max float64
@@ -38,9 +38,10 @@ func (m *Meter) Check() (warning string, err error) {
 	return warning, nil
 }
 
-// unpriced returns a model without a price that makes the limit of the cost
-// unenforceable; nil if all have one. If the definition has no prices, the cost
-// that a framework reports is trusted. m.mu is held.
+// unpriced returns the name of a called model that has no price, so that the limit of
+// the cost cannot be enforced. It returns nil if there is no such model or no such
+// limit. If the definition has no prices, the cost that a framework reports is
+// trusted. m.mu is held.
 func (m *Meter) unpriced() *string {
 	if m.limits.MaxCostUSD <= 0 || m.reportsCost && (m.provider == nil || len(m.provider.Prices) == 0) {
 		return nil
@@ -56,7 +57,7 @@ func noPrice(model string) error {
 	return &BudgetError{fmt.Sprintf("The run called %s, which has no price, so that limits.maxCostUsd cannot be enforced, and was ended. Add %s to provider.prices in the agent's definition, or use limits.maxTokens instead.", name, price)}
 }
 
-// used returns the limits that apply. m.mu is held.
+// used returns the limits that the run has, with their current use. m.mu is held.
 func (m *Meter) used() []limit {
 	var out []limit
 	if most := m.limits.MaxTurns; most > 0 {

@@ -1,5 +1,5 @@
-// Package usage meters what a run uses of models, and compares it with the
-// limits of its definition.
+// Package usage counts the tokens, turns, and cost of a run, and compares them with the
+// limits of the run.
 package usage
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Meter adds up what a run uses of models. Counts of the model proxy are
-// preferred to those of the agent: they are correct even if the agent was
-// killed. It is safe for concurrent use.
+// Meter adds up the model usage of a run. It prefers the counts of the model proxy to
+// those of the agent, because they are correct even if the agent was killed. It is safe
+// for concurrent use.
 type Meter struct {
 	limits      stint.Limits
 	provider    *stint.Provider
-	reportsCost bool // the framework does
+	reportsCost bool // the framework reports the cost of a run
 	changed     chan struct{}
 
-	mu     sync.Mutex      // guards what follows
-	agent  *stint.Usage    // as the agent reported it; nil before
-	proxy  stint.Usage     // as the model proxy counted it
-	cost   cost            // of proxy
-	turns  int64           // as the agent reported them
+	mu     sync.Mutex      // guards the fields below
+	agent  *stint.Usage    // usage that the agent reported; nil before its first report
+	proxy  stint.Usage     // usage that the model proxy counted
+	cost   cost            // cost of proxy
+	turns  int64           // number of turns that the agent reported
 	active time.Time       // when the run last showed activity
 	warned map[string]bool // by limit
 }
@@ -38,7 +38,8 @@ func NewMeter(limits stint.Limits, provider *stint.Provider, reportsCost bool) *
 	return &Meter{limits: limits, provider: provider, reportsCost: reportsCost, changed: make(chan struct{}, 1), warned: map[string]bool{}}
 }
 
-// Changed receives after usage was added.
+// Changed returns a channel that receives a value after usage was added. One value may
+// stand for several additions.
 func (m *Meter) Changed() <-chan struct{} { return m.changed }
 
 func (m *Meter) notify() {
@@ -77,8 +78,8 @@ func (m *Meter) Heard(at time.Time) {
 	m.active = at
 }
 
-// WaitIdle waits until the run was inactive for the limit and returns true, or
-// false when ctx ends.
+// WaitIdle waits until the run has been inactive for limit, and then returns true. If
+// ctx ends before, it returns false.
 func (m *Meter) WaitIdle(ctx context.Context, limit time.Duration, now func() time.Time) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -98,7 +99,7 @@ func (m *Meter) WaitIdle(ctx context.Context, limit time.Duration, now func() ti
 	}
 }
 
-// JSON returns the usage as a run shows it; nil if no model was called.
+// JSON returns the usage in the form of the API, or nil if no model was called.
 func (m *Meter) JSON() json.RawMessage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +109,7 @@ func (m *Meter) JSON() json.RawMessage {
 	}
 	b, err := json.Marshal(u)
 	if err != nil {
-		return nil // numbers and names can be encoded
+		return nil // cannot happen, because numbers and names can be encoded
 	}
 	return b
 }
@@ -142,15 +143,15 @@ func (m *Meter) prefersAgent() bool {
 	return m.agent != nil && (m.proxy.ModelCalls == 0 || m.proxy.Total() == 0 && m.agent.Total() > 0)
 }
 
-// cost is a cost by the definition's prices.
+// cost is the cost of model calls according to the definition's prices.
 type cost struct {
 	usd      float64
-	any      bool
-	unpriced *string // a model without a price; empty if its name is unknown
+	any      bool    // at least one call was added
+	unpriced *string // the first model without a price, which is "" if its name is unknown; nil if all have one
 }
 
-// add adds the price of what a model used. The first of the names that has a
-// price decides.
+// add adds the price of the tokens t of a model. The price is that of the first of the
+// names that has one.
 func (c *cost) add(by *stint.Provider, t stint.Tokens, names ...string) {
 	c.any = true
 	if price, ok := by.Price(names...); ok {
@@ -161,7 +162,8 @@ func (c *cost) add(by *stint.Provider, t stint.Tokens, names ...string) {
 	}
 }
 
-// priced returns the cost of what sum returns. m.mu is held.
+// priced returns the cost of the usage that sum returns, according to the definition's
+// prices. m.mu is held.
 func (m *Meter) priced() cost {
 	if !m.prefersAgent() {
 		return m.cost
