@@ -8,35 +8,35 @@ type ItemKind string
 // The kinds of items.
 const (
 	ItemMessage    ItemKind = "message"     // text of the agent
-	ItemReasoning  ItemKind = "reasoning"   // its reasoning
+	ItemReasoning  ItemKind = "reasoning"   // reasoning of the agent
 	ItemToolCall   ItemKind = "tool_call"   // the start of a tool call
 	ItemToolResult ItemKind = "tool_result" // the result of a tool call
-	ItemPlan       ItemKind = "plan"        // its complete list of steps
+	ItemPlan       ItemKind = "plan"        // the agent's complete list of steps
 	ItemNotice     ItemKind = "notice"      // a retry, a compaction, or a warning
 )
 
 // Item contains the structured data of an output event.
 type Item struct {
 	Kind ItemKind `json:"kind"`
-	// MessageID is common to all parts of a message or reasoning. Delta is set if
-	// this is a part.
+	// MessageID is the same for all parts of a message or reasoning. Delta is true if
+	// the item is such a part.
 	MessageID string      `json:"messageId,omitempty"`
 	Delta     bool        `json:"delta,omitempty"`
 	Tool      *ToolItem   `json:"tool,omitempty"`
 	Entries   []PlanEntry `json:"entries,omitempty"`
-	Code      string      `json:"code,omitempty"` // of a notice: api_retry, budget, …
+	Code      string      `json:"code,omitempty"` // kind of a notice: api_retry, budget, …
 }
 
 // ToolItem is a tool call or its result, which have the same ID.
 type ToolItem struct {
 	ID       string          `json:"id,omitempty"`
 	Name     string          `json:"name,omitempty"`
-	Title    string          `json:"title,omitempty"`    // one line for users
+	Title    string          `json:"title,omitempty"`    // description for users, one line
 	Category string          `json:"category,omitempty"` // one of ToolCategories
 	Input    json.RawMessage `json:"input,omitempty"`
 	Status   string          `json:"status,omitempty"` // in_progress, completed, or failed
 	ExitCode *int            `json:"exitCode,omitempty"`
-	// Truncated is set if the content is not the complete result.
+	// Truncated is true if the event's content is not the complete result.
 	Truncated bool `json:"truncated,omitempty"`
 }
 

@@ -50,7 +50,7 @@ type CompleteData struct {
 	ArtifactName    *string `json:"artifactName,omitempty"`
 	ArtifactVersion *string `json:"artifactVersion,omitempty"`
 	CheckpointID    *string `json:"checkpointId,omitempty"`
-	// Usage and Result are the members of the run.
+	// Usage and Result have the same values as in Run.
 	Usage  json.RawMessage `json:"usage,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
@@ -100,7 +100,8 @@ type Metrics struct {
 	Summary MetricsSummary  `json:"summary"`
 }
 
-// Summarize returns the summary of samples. The average is 0 without samples.
+// Summarize returns the summary of samples. Without samples, the average and the
+// maximum are 0. totalMs becomes TotalDurationMs.
 func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 	s := MetricsSummary{TotalDurationMs: totalMs}
 	for _, m := range samples {

@@ -10,8 +10,9 @@ var (
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// CheckName returns an error if the name of an agent, volume, or artifact is not
-// 1 to 64 of a-z, 0-9, and '-', with a letter or digit at both ends.
+// CheckName returns an error unless the name of an agent, volume, or artifact consists
+// of 1 to 64 of the characters a-z, 0-9, and '-', with a letter or digit at both ends.
+// param is the name of the parameter in the error.
 func CheckName(param, name string) *Error {
 	if name == "" {
 		return MissingParam(param, "A name is required: 1 to 64 of a-z, 0-9 and '-'.")
@@ -31,9 +32,9 @@ var reserved = map[string]bool{
 	"BASH_ENV": true, "ENV": true, "IFS": true,
 }
 
-// CheckVariable returns an error if the name of an environment variable is not
+// CheckVariable returns an error if the name of an environment variable does not match
 // [A-Za-z_][A-Za-z0-9_]*, has more than 256 characters, or is reserved for the
-// sandbox.
+// sandbox. param is the name of the parameter in the error.
 func CheckVariable(param, name string) *Error {
 	switch {
 	case len(name) > 256 || !variableForm.MatchString(name):

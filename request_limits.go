@@ -5,15 +5,15 @@ import "time"
 // Limits of requests. A request that exceeds one is refused with the code
 // invalid_parameter, or request_too_large for the size of a body.
 const (
-	MaxBodyBytes      = 1 << 20          // of a JSON body
+	MaxBodyBytes      = 1 << 20          // bytes of a JSON body
 	MaxBodyDepth      = 64               // levels of nesting in a JSON body
 	MaxIdempotencyKey = 255              // bytes of an Idempotency-Key
-	MaxWait           = 60 * time.Second // of Prefer: wait=N; a longer wait is shortened
+	MaxWait           = 60 * time.Second // wait in Prefer: wait=N; a longer one is shortened
 
 	MaxDefinitionBytes = 256 << 10
 	MaxPromptBytes     = 512 << 10
 	MaxVariables       = 512      // also the maximum number of secrets of a run
-	MaxVariableBytes   = 64 << 10 // of the value of one variable or secret
+	MaxVariableBytes   = 64 << 10 // bytes of the value of one variable or secret
 	MaxMetadata        = 16       // members
 	MaxMetadataKey     = 64       // characters
 	MaxMetadataValue   = 512      // characters

@@ -15,7 +15,7 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// Statuses lists every status in the order in which a run can have them.
+// Statuses lists every status: first Pending and Running, then the final ones.
 var Statuses = []Status{Pending, Running, Completed, Failed, TimedOut, Cancelled}
 
 // Valid reports whether s is one of Statuses.
@@ -66,8 +66,8 @@ type RunSummary struct {
 	CompletedAt *Time  `json:"completedAt"`
 }
 
-// Run is one execution of an agent. Volumes is omitted in the response to its
-// creation.
+// Run is one execution of an agent. The response of POST /v1/runs does not contain
+// Volumes.
 type Run struct {
 	RunSummary
 	Error           *string           `json:"error"`

@@ -5,7 +5,7 @@ type Session struct {
 	ID           string  `json:"id"`
 	AgentID      string  `json:"agentId"`
 	AgentName    string  `json:"agentName"`
-	CheckpointID *string `json:"checkpointId"` // the newest; nil without one
+	CheckpointID *string `json:"checkpointId"` // the newest checkpoint; nil if there is none
 	LastRunID    string  `json:"lastRunId"`
 	CreatedAt    Time    `json:"createdAt"`
 	UpdatedAt    Time    `json:"updatedAt"`

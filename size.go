@@ -36,7 +36,7 @@ var units = []struct {
 }
 
 // ParseSize parses a size such as "512MiB", "2 GiB", or "100000". Negative sizes
-// and those above 8 EiB are errors.
+// and sizes of 8 EiB and more are errors.
 func ParseSize(s string) (Size, error) {
 	number, factor := strings.TrimSpace(s), 1.0
 	for _, u := range units {
@@ -52,7 +52,8 @@ func ParseSize(s string) (Size, error) {
 	return Size(f * factor), nil
 }
 
-// String returns the size in the largest unit that divides it.
+// String returns the size in the largest binary unit of which it is a multiple, such
+// as "512MiB", or as a number of bytes.
 func (s Size) String() string {
 	for _, u := range []struct {
 		size Size

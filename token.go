@@ -26,8 +26,8 @@ type Token struct {
 	Secret      string   `json:"token,omitempty"`
 }
 
-// NewToken is the body of POST /v1/tokens. ExpiresInDays is 1 to 365; nil is 90.
-// Empty Scopes are all scopes of the caller.
+// NewToken is the body of POST /v1/tokens. ExpiresInDays is 1 to 365, and 90 if it is
+// nil. If Scopes is empty, the token has all scopes of the caller.
 type NewToken struct {
 	Name          string   `json:"name"`
 	ExpiresInDays *int     `json:"expiresInDays,omitempty"`

@@ -8,10 +8,11 @@ import "maps"
 type Usage struct {
 	Tokens
 	CostUSD *float64 `json:"costUsd"` // nil if unknown
-	// CostSource is the source of CostUSD: agent, or prices for the definition's
-	// price list.
+	// CostSource is the source of CostUSD: CostByAgent, or CostByPrices for the
+	// definition's price list. It is empty if CostUSD is nil.
 	CostSource string `json:"costSource,omitempty"`
-	// Models is the usage per model. Models above a limit are counted as "other".
+	// Models is the usage by model. After 64 models, further ones are counted as
+	// "other".
 	Models map[string]Tokens `json:"models,omitempty"`
 }
 
