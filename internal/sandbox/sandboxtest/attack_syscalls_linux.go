@@ -23,11 +23,11 @@ var scratchMemory [4096]byte
 
 // callAttempts make system calls that affect the system outside the process.
 func callAttempts() []attempt {
-	return slices.Concat(namespaceAttempts(), mountAttempts(), kernelAttempts())
+	return slices.Concat(namespaceAttempts(), mountAttempts(), kernelAttempts(), unshareAttempts())
 }
 
 func namespaceAttempts() []attempt {
-	all := []attempt{
+	return []attempt{
 		{"a user namespace by clone", func() error { return cloneWith(unix.CLONE_NEWUSER) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a user namespace by unshare", func() error { return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER}) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a network namespace by clone", func() error { return cloneWith(unix.CLONE_NEWNET) }, allowedInNamespaces | allowedByOwnKernel},
@@ -41,6 +41,11 @@ func namespaceAttempts() []attempt {
 		{"joining a namespace", func() error { return joinNamespace("/proc/self/ns/net") }, allowedInNamespaces | allowedByOwnKernel},
 		{"joining init's mount namespace", func() error { return joinNamespace("/proc/1/ns/mnt") }, allowedByOwnKernel},
 	}
+}
+
+// unshareAttempts come last: after unsharing a PID namespace, a thread can start only
+// one more process.
+func unshareAttempts() (all []attempt) {
 	for name, flag := range namespaceKinds {
 		all = append(all, attempt{"a " + name + " namespace by unshare", syscallAttempt(unix.SYS_UNSHARE, flag), allowedInNamespaces | allowedByOwnKernel})
 	}
