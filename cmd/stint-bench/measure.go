@@ -124,7 +124,8 @@ func closedLoop(ctx context.Context, callers int, d time.Duration, f func(ctx co
 }
 
 // concurrently calls f in n goroutines and waits for them. The first failure cancels
-// the ctx of the others; after all have returned, concurrently fails with it.
+// the ctx of all calls. After all have returned, concurrently fails with the first
+// failure.
 func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int)) {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range n {

@@ -81,7 +81,8 @@ func (a *agent) add(r record) error {
 }
 
 // ask requests the next answer and stores it. If the conversation fills most of the
-// context, or if the model refuses its length, ask summarises it before the request.
+// context, ask summarises it before the request. If the model refuses the conversation
+// as too long, ask summarises it and repeats the request.
 func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	if a.size() > a.limit*4/5 && !a.unsummarised {
 		switch _, err := a.compact(ctx); {

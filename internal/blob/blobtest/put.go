@@ -17,7 +17,7 @@ import (
 func failingReader(t *testing.T, s blob.Store) {
 	for _, broken := range []error{
 		errors.New("the sender disconnected"),
-		io.ErrUnexpectedEOF, // as a decoder returns it
+		io.ErrUnexpectedEOF, // such as the error of a decoder for truncated input
 		fmt.Errorf("the sender disconnected: %w", io.EOF),
 	} {
 		for _, size := range []int64{-1, 1 << 20, 2 << 20} {

@@ -56,7 +56,8 @@ func (c *count) list(info blob.Info) {
 }
 
 // unchanged is called when all calls for a touched key have ended and the last did not
-// change its object. If the listing contained the object, unchanged counts it.
+// change its object. If the listing contained the object, unchanged counts it. If the
+// listing has not reached the key yet, the key is not touched any more.
 func (c *count) unchanged(key string) {
 	switch t := c.touched[key]; {
 	case t.known:
