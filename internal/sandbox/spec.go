@@ -69,7 +69,8 @@ func (m Mount) validateFolders() error {
 	return nil
 }
 
-// validateTarget allows overlays to replace the agent's own folders.
+// validateTarget returns an error if a mount cannot have the target. Only mounts with
+// an overlay (layered) may replace the agent's own folders.
 func validateTarget(target string, layered bool) error {
 	switch {
 	case !path.IsAbs(target) || path.Clean(target) != target || strings.ContainsRune(target, 0), !utf8.ValidString(target):
@@ -90,9 +91,9 @@ func IsAgentDir(target string) bool { return target == HomeDir || target == Work
 // overlays.
 func (m Mount) NeedsOverlay() bool { return len(m.Layers) > 1 || m.Upper != "" }
 
-// Flatten replaces each alias of mounts without an overlay by a separate mount
-// with a Source, so that drivers need not handle other forms. Mounts that need
-// an overlay are unchanged.
+// Flatten replaces each mount that needs no overlay by mounts with a Source, one for
+// its target and one for each alias, so that drivers need not handle aliases and
+// single layers. Mounts that need an overlay are unchanged.
 func Flatten(mounts []Mount) []Mount {
 	plain := make([]Mount, 0, len(mounts))
 	for _, m := range mounts {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Try prepares a sandbox in a new folder below dir and closes it. Drivers use
-// it to check that they work on this host.
+// Try prepares a sandbox in a new folder below dir, with or without a network, and
+// closes it. Drivers call Try to check that they work on this host.
 func Try(ctx context.Context, d Driver, dir string, network bool) error {
 	return try(ctx, d, dir, func(_ string, s *Spec) error {
 		s.Network = network
@@ -16,7 +16,7 @@ func Try(ctx context.Context, d Driver, dir string, network bool) error {
 	})
 }
 
-// TryOverlay is like Try with a workspace of two layers.
+// TryOverlay is like Try, with an overlay of two layers as the workspace.
 func TryOverlay(ctx context.Context, d Driver, dir string) error {
 	return try(ctx, d, dir, func(own string, s *Spec) error {
 		m := Mount{Target: WorkspaceDir, Layers: []string{filepath.Join(own, "over"), filepath.Join(own, "under")}, Upper: filepath.Join(own, "upper")}

@@ -23,8 +23,8 @@ import (
 
 // Harness describes a driver and what it supports.
 type Harness struct {
-	// New returns a driver with its state below a folder. The process that Init
-	// runs as a server uses the function passed to Init.
+	// New returns a driver that stores its state below stateDir. The crash test runs
+	// a server in another process, which uses the function passed to Init instead.
 	New func(stateDir string) (sandbox.Driver, error)
 	// Isolates is set if commands are isolated processes. It is false only for
 	// test drivers.
@@ -51,8 +51,9 @@ const (
 	testTimeout    = 90 * time.Second // for operations that take milliseconds; only failing tests wait that long
 )
 
-// Init runs the process as a program of the suite if it was started as one, and
-// then does not return. TestMain calls it after the driver's own function.
+// Init runs one of the suite's programs and exits if this process was started to do
+// so; otherwise it returns. TestMain must call it, after the driver's own function of
+// this kind if there is one. The crash test calls newDriver in another process.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == programName {
 		os.Exit(runProgramProcess())
@@ -159,7 +160,7 @@ func (s *suite) report(t *testing.T) {
 	}
 }
 
-// closeDriver closes drivers with a Close method.
+// closeDriver closes a driver that has a Close method.
 func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	if c, ok := d.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -168,7 +169,8 @@ func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// toolsDirFor returns a folder with the test binary for sandboxes.
+// toolsDirFor returns a folder that contains the test binary and is mounted in
+// sandboxes. It is empty if commands are not processes.
 func toolsDirFor(t *testing.T, h Harness) string {
 	dir := t.TempDir()
 	if !h.Isolates {
@@ -305,7 +307,7 @@ func (w *world) awaitText(o *output, text string) {
 	}
 }
 
-// running is a started command.
+// running is a sandbox with a started command and the command's output.
 type running struct {
 	sandbox.Sandbox
 	stdout, stderr *output
@@ -418,8 +420,9 @@ func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) 
 // on this machine.
 func crashID(dir string) string { return "run_" + filepath.Base(dir) }
 
-// crash kills a server with SIGKILL, after calling before with its process ID,
-// and sweeps.
+// crash starts a server that runs processes in a sandbox, calls before with the
+// server's process ID, and kills the server with SIGKILL. It then checks that Sweep of
+// a new driver ends the processes and that the driver can run commands.
 func (s *suite) crash(t *testing.T, before func(pid int)) {
 	w := newWorld(t, s)
 	mark := fmt.Sprintf("stint-crash-%d", time.Now().UnixNano())
@@ -436,11 +439,11 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	c.Stdout, c.Stderr = out, out
 	w.must(c.Start())
 	w.awaitText(out, "ready")
-	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // its own command line does not contain it
+	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // not counting the server: its command line has no marker
 		t.Errorf("%d processes of the tree are visible, want 9", n)
 	}
 	if s.OwnKernel {
-		mark = "\x00" + crashID(dir) + "\x00" // visible part of its processes' command lines
+		mark = "\x00" + crashID(dir) + "\x00" // an argument of the processes that run the sandbox's kernel
 		if len(processesWithMarker(mark)) == 0 {
 			t.Error("the sandbox's kernel is not visible")
 		}

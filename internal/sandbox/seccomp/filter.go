@@ -15,7 +15,7 @@ import (
 )
 
 // forbidden are calls that affect other processes or use parts of the kernel
-// with many vulnerabilities. Agents do not need them.
+// with many vulnerabilities. Agents do not need them. They fail with EPERM.
 var forbidden = []uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
 	unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
@@ -28,15 +28,15 @@ var forbidden = []uint32{
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MKNODAT,
 }
 
-// unimplemented are calls that have an older one to fall back to. clone3 and
-// openat2 pass their flags in memory, where a filter cannot read them, and
-// io_uring bypasses filters. The contexts of io_setup come from one pool for
+// unimplemented are calls that fail with ENOSYS, after which programs fall back to
+// older calls. clone3 and openat2 pass their flags in memory, where a filter cannot
+// read them, and io_uring bypasses filters. The contexts of io_setup come from one pool for
 // the whole machine (fs.aio-max-nr), which no control group limits; libraries
 // fall back to threads.
 var unimplemented = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_SETUP}
 
-// newestCall is the highest call number that these lists cover. Newer calls
-// fail with ENOSYS.
+// newestCall is the highest call number that was considered for the lists of this
+// package. Calls with higher numbers fail with ENOSYS.
 const newestCall = unix.SYS_OPEN_TREE_ATTR
 
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
@@ -45,8 +45,8 @@ const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID
 // mode register has an undefined value.
 const createFlags = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// argMask refuses a call if each of the listed arguments has one of the given
-// bits set.
+// argMask refuses a call if each of the listed arguments has at least one of its bits
+// set.
 type argMask struct {
 	call uint32
 	bits []argBits
@@ -57,11 +57,11 @@ type argBits struct{ argument, bits uint32 }
 // setidBits are the set-user-ID and set-group-ID bits.
 const setidBits = unix.S_ISUID | unix.S_ISGID
 
-// maskedCalls refuses overlay whiteouts and the setuid and setgid bits: with
-// ID-mapped mounts such files belong to the server's user and group on the
-// host. Folders can still inherit the setgid bit from existing folders.
+// maskedCalls refuse overlay whiteouts and the setuid and setgid bits: with ID-mapped
+// mounts, a file with these bits belongs to the server's user and group on the host.
+// Folders can still inherit the setgid bit from existing folders.
 var maskedCalls = []argMask{
-	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // same as in cloneRules
+	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // creates a descriptor table; see cloneRules
 	{unix.SYS_FCHMOD, []argBits{{1, setidBits}}},
 	{unix.SYS_FCHMODAT, []argBits{{2, setidBits}}},
 	{unix.SYS_FCHMODAT2, []argBits{{2, setidBits}}},
@@ -138,8 +138,8 @@ func (m argMask) instructions() []bpf.Instruction {
 
 var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 
-// forCall returns rules for one call. The call number is in the register before
-// and after them.
+// forCall returns rules that run body for one call and skip it for all others. The
+// register must contain the call number, and still does after body was skipped.
 func forCall(call uint32, body ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: uint8(len(body))}}, body...)
 }
@@ -230,7 +230,9 @@ func seccompRules() []bpf.Instruction {
 	)...)
 }
 
-// familyRules must be last: calls other than socket fall through to the end.
+// familyRules refuses sockets of families that are not allowed. These rules must be
+// the last before the final allow: for an allowed family they continue there, and the
+// register no longer contains the call number.
 func familyRules() []bpf.Instruction {
 	body := []bpf.Instruction{loadArgument(0)}
 	for i, f := range allowedFamilies {
