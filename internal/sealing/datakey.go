@@ -5,15 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrNoDataKey reports that an owner has no data key of the requested number.
+// ErrNoDataKey reports that an owner has no data key with the requested number.
 var ErrNoDataKey = errors.New("sealing: there is no data key of that number")
 
-// DataKey is a key for the encryption of objects. The keys of an owner are numbered
-// from 1; the one with the greatest number is current.
+// DataKey is a key for the encryption of objects. The keys of an owner (an organisation
+// or the installation) are numbered from 1; the key with the greatest number is
+// current.
 type DataKey struct {
 	Number uint32
 	Secret [KeySize]byte
 }
 
-// Format writes only the number, for every verb.
+// Format implements fmt.Formatter. For every verb it writes the number and not the
+// secret.
 func (k DataKey) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealing.DataKey(%d)", k.Number) }

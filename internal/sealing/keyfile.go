@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/privatefile"
 )
 
-// MaxKeys is the maximum number of keys in a file, and keyFileLimit its maximum
-// size in bytes.
+// MaxKeys is the maximum number of keys in a key file. keyFileLimit is the maximum size
+// of the file in bytes.
 const (
 	MaxKeys      = 8
 	keyFileLimit = MaxKeys*(2*KeySize+2) + KeySize
@@ -39,7 +39,7 @@ func LoadOrCreateKeys(path string) ([][]byte, error) {
 }
 
 // AddKey adds a new key to an existing file and returns all keys, newest first.
-// The change is atomic. The caller prevents concurrent changes of the file.
+// The change is atomic. The caller must prevent concurrent changes of the file.
 func AddKey(path string) ([][]byte, error) {
 	keys, err := loadKeys(path)
 	if err != nil {
@@ -52,8 +52,9 @@ func AddKey(path string) ([][]byte, error) {
 	return keys, replaceKeys(path, keys)
 }
 
-// DropOlderKeys removes all keys but the newest from the file, and removes
-// temporary files of a crash. The caller prevents concurrent changes of the file.
+// DropOlderKeys removes all keys but the newest from the file. It also removes
+// temporary files that a crash left behind. The caller must prevent concurrent changes
+// of the file.
 func DropOlderKeys(path string) error {
 	keys, err := loadKeys(path)
 	if err != nil {
@@ -81,7 +82,8 @@ func loadKeys(path string) ([][]byte, error) {
 	return keys, nil
 }
 
-// parseKeys parses 1 to MaxKeys keys.
+// parseKeys parses 1 to MaxKeys keys, one per line. ok is false if text contains
+// anything else.
 func parseKeys(text string) (keys [][]byte, ok bool) {
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		key, err := hex.DecodeString(strings.TrimSpace(line))

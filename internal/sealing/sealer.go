@@ -16,7 +16,7 @@ const KeySize = 32
 //
 //	version (1 byte) | key's name (8 bytes) | nonce (12 bytes) | ciphertext | tag (16 bytes)
 //
-// where the version and the name are authenticated together with the owner.
+// The version and the key's name are authenticated together with the owner.
 const (
 	sealVersion = 1
 	nameSize    = 8
@@ -34,7 +34,7 @@ var (
 )
 
 // Sealer encrypts small texts with AES-256-GCM and random nonces. A key must not
-// encrypt more than 2³² texts. It is safe for concurrent use.
+// encrypt more than 2³² texts. A Sealer is safe for concurrent use.
 type Sealer struct {
 	primary sealKey
 	keys    map[[nameSize]byte]sealKey
@@ -79,7 +79,8 @@ func newSealKey(key []byte) (sealKey, error) {
 	return sealKey{name: [nameSize]byte(digest[:nameSize]), aead: aead}, nil
 }
 
-// Seal encrypts plain for the owner aad. Open requires the same aad.
+// Seal encrypts plain. aad identifies the owner of the text; it is authenticated but
+// not stored, and Open requires the same aad.
 func (s *Sealer) Seal(plain, aad []byte) ([]byte, error) {
 	header := append([]byte{sealVersion}, s.primary.name[:]...)
 	sealed := s.primary.aead.Seal(nil, nil, plain, append(bytes.Clone(header), aad...))
@@ -103,11 +104,11 @@ func (s *Sealer) Open(sealed, aad []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// IsCurrent reports whether sealed is sealed under the primary key. A rotation
-// reseals all other texts.
+// IsCurrent reports whether sealed is sealed under the primary key. A rotation of the
+// installation's key reseals all other texts.
 func (s *Sealer) IsCurrent(sealed []byte) bool {
 	return len(sealed) >= headerSize && sealed[0] == sealVersion && bytes.Equal(sealed[1:headerSize], s.primary.name[:])
 }
 
-// Format writes no key, for every verb.
+// Format implements fmt.Formatter. It writes no keys, for every verb.
 func (s *Sealer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("sealing.Sealer")) }

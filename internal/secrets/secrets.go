@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Sealer encrypts a value. The owner is needed to decrypt it.
-// *sealing.Sealer implements it.
+// Sealer encrypts a value. Decryption requires the same owner. *sealing.Sealer
+// implements Sealer.
 type Sealer interface {
 	Seal(plain, owner []byte) ([]byte, error)
 }
@@ -50,7 +50,8 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Put creates a secret or replaces its value. created reports whether it is new.
+// Put creates a secret or replaces its value. created reports whether the secret is
+// new.
 func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (secret stint.Secret, created bool, err error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return stint.Secret{}, false, err
@@ -119,7 +120,7 @@ func (s *Service) List(ctx context.Context, c auth.Caller, after string, limit i
 	return page, nil
 }
 
-// Delete deletes a secret.
+// Delete deletes a secret. If the secret does not exist, the error is stint.NotFound.
 func (s *Service) Delete(ctx context.Context, c auth.Caller, name string) error {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return err

@@ -29,8 +29,8 @@ type Config struct {
 	Fresh  time.Duration
 }
 
-// Keyring creates, caches, and rotates keys. It is safe for concurrent use, also by
-// several servers that share a database.
+// Keyring creates, caches, and rotates keys. It is safe for concurrent use, and several
+// servers that share a database can each use one.
 type Keyring struct {
 	c Config
 
@@ -63,9 +63,9 @@ func New(c Config) *Keyring {
 	return &Keyring{c: c, keys: map[keyID]sealing.DataKey{}, current: map[string]current{}}
 }
 
-// Key returns the owner's key of that number. For 0 it returns the current key and
-// creates it at first use. If there is no such key, it returns
-// sealing.ErrNoDataKey.
+// Key returns the owner's key with the given number. For number 0 it returns the
+// current key, and creates the first key if the owner has none. If another number does
+// not exist, the error is sealing.ErrNoDataKey.
 func (k *Keyring) Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error) {
 	if key, ok := k.cached(owner, number); ok {
 		return key, nil
@@ -84,8 +84,8 @@ func (k *Keyring) Key(ctx context.Context, owner string, number uint32) (sealing
 }
 
 // Rotate creates a new current key of the owner and returns its row. Other servers
-// that share the database use it within Config.Fresh. Two concurrent rotations can
-// create one key.
+// that share the database use it within Config.Fresh. Two concurrent rotations may
+// create only one key, which both return.
 func (k *Keyring) Rotate(ctx context.Context, owner string) (store.OrgKey, error) {
 	newest, err := k.c.Store.OrgKey(ctx, owner, 0)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -99,7 +99,8 @@ func (k *Keyring) Rotate(ctx context.Context, owner string) (store.OrgKey, error
 	return row, err
 }
 
-// add stores a new key. If that number exists already, it returns the stored key.
+// add stores a new key and returns it. If the owner already has a key with the number,
+// add returns the stored key.
 func (k *Keyring) add(ctx context.Context, owner string, number uint32) (store.OrgKey, error) {
 	row := store.OrgKey{OrgID: owner, Number: number, CreatedAt: stint.TimeOf(k.c.Now())}
 	key := make([]byte, sealing.KeySize)
@@ -138,8 +139,9 @@ func (k *Keyring) cached(owner string, number uint32) (sealing.DataKey, bool) {
 	return key, ok
 }
 
-// cache adds a key and removes others if the cache is full. An older current key
-// does not replace a newer one, because two reads can end in either order.
+// cache adds a key and removes others if the cache is full. A current key with a
+// smaller number does not replace one with a greater number, because two concurrent
+// reads can end in either order.
 func (k *Keyring) cache(owner string, key sealing.DataKey, isCurrent bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -47,9 +47,9 @@ func info(row store.OrgKey) Info {
 	return Info{Org: row.OrgID, OrgName: row.OrgName, Number: row.Number, Current: true, CreatedAt: row.CreatedAt}
 }
 
-// RotateAll rotates the key of an organisation, given by its identifier or name,
-// and returns the new key. For "" it rotates the keys of the installation and of
-// all organisations that have one.
+// RotateAll rotates the key of an organisation, given by its identifier or name, and
+// returns the new key. If org is "", it rotates the keys of the installation and of
+// all organisations that have a key.
 func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 	all, err := k.List(ctx)
 	if err != nil {
@@ -74,8 +74,8 @@ func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 
 // Reseal seals all texts in the database under the sealer's newest key, and returns
 // the number of texts that it changed. After it succeeds, older keys are no longer
-// needed, unless another process sealed a text under one in the meantime. It can
-// be repeated at any time.
+// needed, unless another process sealed a text under an older key in the meantime. It
+// can be repeated at any time.
 func Reseal(ctx context.Context, s store.Keys, sealer *sealing.Sealer) (count int, err error) {
 	for _, kind := range store.SealedKinds {
 		n, err := resealKind(ctx, s, sealer, kind)
@@ -86,8 +86,8 @@ func Reseal(ctx context.Context, s store.Keys, sealer *sealing.Sealer) (count in
 	return count, nil
 }
 
-// resealKind continues after a text that cannot be opened and returns the error at
-// the end.
+// resealKind reseals the texts of one kind. If a text cannot be resealed, it continues
+// with the others and returns up to 10 such errors at the end.
 func resealKind(ctx context.Context, s store.Keys, sealer *sealing.Sealer, kind store.SealedKind) (count int, err error) {
 	var errs []error
 	for at := (store.SealedText{Kind: kind}); ; {
@@ -125,7 +125,7 @@ func reseal(ctx context.Context, s store.Keys, sealer *sealing.Sealer, t store.S
 	}
 	done, err := s.Reseal(ctx, t, sealed)
 	if err == nil && !done {
-		return false, nil // it was replaced or deleted concurrently
+		return false, nil // the text was replaced or deleted concurrently
 	}
 	return done, err
 }
