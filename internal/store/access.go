@@ -16,8 +16,8 @@ type Access interface {
 	// TokenByHash returns a token with its organisation and user, even if it
 	// was revoked or has expired.
 	TokenByHash(ctx context.Context, hash []byte) (Token, error)
-	// TouchTokens records when tokens were last used; earlier times are
-	// ignored.
+	// TouchTokens records when tokens were last used, by token ID. A time that
+	// is earlier than the stored one is ignored.
 	TouchTokens(ctx context.Context, used map[string]stint.Time) error
 	// Tokens returns the organisation's tokens that are not revoked.
 	Tokens(ctx context.Context, org string, r Range) ([]Token, error)
@@ -39,7 +39,7 @@ type Access interface {
 const (
 	MaxSecrets     = 256
 	MaxSecretBytes = 32 << 10 // of all values together, before sealing
-	SealOverhead   = 37       // bytes by which a sealed value is longer
+	SealOverhead   = 37       // bytes by which sealing makes a value longer
 )
 
 // Member is a user in an organisation.
@@ -55,10 +55,10 @@ type Token struct {
 	stint.Token
 	Hash      []byte // SHA-256
 	OrgID     string
-	OrgName   string // read only
+	OrgName   string // set when read, ignored when stored
 	UserID    string
-	UserName  string // read only
-	Role      string // read only
+	UserName  string // set when read, ignored when stored
+	Role      string // set when read, ignored when stored
 	RevokedAt *stint.Time
 }
 
@@ -66,9 +66,9 @@ type Token struct {
 type Secret struct {
 	stint.Secret
 	OrgID  string
-	Sealed []byte // with AssociatedData
+	Sealed []byte // the value, sealed with AssociatedData
 }
 
-// AssociatedData returns the data that the sealed value is authenticated with,
-// so that it cannot be used as another secret.
+// AssociatedData returns the data that the sealed value is authenticated with, so that
+// the sealed value of one secret cannot be used as that of another.
 func (s *Secret) AssociatedData() []byte { return []byte("secret\x00" + s.OrgID + "\x00" + s.Name) }

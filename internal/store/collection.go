@@ -27,10 +27,11 @@ type Collections interface {
 	Orgs(ctx context.Context) ([]string, error)
 	// LeaseCollection acquires or extends the organisation's lease for
 	// collections and repairs for the duration d. It reports false if another
-	// holder has the lease. A d of 0 releases it.
+	// holder has the lease. A duration of 0 releases the lease.
 	LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error)
-	// BeginCollection begins a new epoch and returns it. LiveDigests then
-	// includes every snapshot that is not referenced under the new epoch.
+	// BeginCollection begins a new epoch and returns it. A later call of
+	// LiveDigests includes every snapshot that was referenced under an earlier
+	// epoch.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	// LiveDigests returns the digests of all referenced snapshots: those of
 	// versions, of checkpoints, of unfinished runs, and of cancelled runs that
@@ -63,12 +64,12 @@ type MarkedObject struct {
 	Since time.Time
 }
 
-// Retention is the rule by which old versions are removed: those that are
-// neither among the newest Last versions nor newer than Since. Heads, versions
-// with a user's keep request, and versions that a checkpoint references or an
-// unfinished run mounts are never removed. Versions of a deleted artifact or
-// volume are removed at once unless a checkpoint references or a run mounts
-// them.
+// Retention is the rule by which old versions are removed: versions that are neither
+// among the newest Last versions of their artifact or volume nor newer than Since.
+// Heads, versions with a user's keep request, and versions that a checkpoint
+// references or an unfinished run mounts are never removed. Versions of a deleted
+// artifact or volume are removed at once unless a checkpoint references them or a run
+// mounts them.
 type Retention struct {
 	Last  int // if 0 and Since is zero, all versions are retained
 	Since stint.Time

@@ -7,11 +7,11 @@
 // # The protocol of a run
 //
 // A run is one row and one append-only journal. Every change of a run's status
-// is an event at the next slot of its journal. The journal's primary key (run,
-// first slot) decides which of two concurrent writers succeeds. An append takes
-// only its slot. A transition (claim, finish, cancel, reap) is one transaction
-// that locks the session, the run's row, the slot, and the counters, in this
-// order. The session is locked first because the end of a run makes the
+// is an event at the next slot of its journal. Slots are numbered from 1, and each
+// event takes one. The journal's primary key (run, first slot) decides which of two
+// concurrent writers succeeds. An append takes only its slot. A transition (claim,
+// finish, cancel, reap) is one transaction that locks the session, the run's row, the
+// slot, and the counters, in this order. The session is locked first because the end of a run makes the
 // session's next run ready.
 //
 // It follows that a worker that lost its run or was paused cannot append, that

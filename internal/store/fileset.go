@@ -13,21 +13,22 @@ type FileSets interface {
 	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)
 	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (FileSet, error)
 	FileSets(ctx context.Context, org string, kind stint.FileSetKind, r Range) ([]FileSet, error)
-	// CommitVersion appends a version and moves the head. If IfHead is not nil
-	// and is not the head (empty: no version), it returns a *ConflictError. If
-	// the head has the same Digest, nothing changes and added is false.
+	// CommitVersion appends a version and makes it the head. If c.IfHead is not
+	// nil and differs from the head's ID (empty if there is no head), the error
+	// is a *ConflictError. If the head has the same Digest, nothing changes and
+	// added is false.
 	CommitVersion(ctx context.Context, c Commit) (head FileSetVersion, added bool, err error)
 	// FileSetVersion returns a version by its ID, by its number if id is empty,
 	// or the head if both are zero.
 	FileSetVersion(ctx context.Context, org, set, id string, number int64) (FileSetVersion, error)
 	FileSetVersions(ctx context.Context, org, set string, r Range) ([]FileSetVersion, error)
 	// DeleteFileSet hides the file set and its versions; the name can be used
-	// again. Versions that a checkpoint references stay readable by ID. Those
-	// that runs mount remain until the runs have ended.
+	// again. Versions that a checkpoint references stay readable by ID. Versions
+	// that runs mount are not removed until the runs have ended.
 	DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error
-	// DeleteVersion removes a version. The error is ErrInUse for the head, for
-	// a version with a keep request, and for one that a checkpoint references
-	// or an unfinished run mounts.
+	// DeleteVersion removes a version. The error is ErrInUse if the version is
+	// the head or has a keep request, or if a checkpoint references it or an
+	// unfinished run mounts it.
 	DeleteVersion(ctx context.Context, org, set, id string) error
 	// KeepVersion sets or clears the request to exclude a version from
 	// PruneVersions.

@@ -12,9 +12,10 @@ type Idempotency interface {
 	// BeginRequest claims the key of an organisation for a request. It returns
 	// nil if the caller now owns the key, the stored answer if the same request
 	// was answered, ErrKeyReused if the key belongs to another request, and
-	// ErrKeyInUse if the first request is still in progress. A claim older than
-	// stale is taken over; its owner can no longer store an answer. Answers are
-	// kept until expires.
+	// ErrKeyInUse if the first request is still in progress. If the key was
+	// claimed before stale and has no answer, the caller takes it over, and the
+	// earlier owner can no longer store an answer. Answers are kept until
+	// expires.
 	BeginRequest(ctx context.Context, org, key string, fingerprint []byte, now, stale, expires stint.Time) (*Answer, error)
 	// EndRequest stores the answer of the request that claimed the key at the
 	// given time. If the claim was taken over, the error is ErrKeyInUse. If a is
@@ -25,7 +26,7 @@ type Idempotency interface {
 	PurgeRequests(ctx context.Context, now stint.Time) (int64, error)
 }
 
-// Errors of requests with a key.
+// Errors of requests with an idempotency key.
 var (
 	ErrKeyReused = errors.New("store: idempotency key belongs to another request")
 	ErrKeyInUse  = errors.New("store: idempotency key is in use")

@@ -18,30 +18,30 @@ const MaxReadBytes = 128 << 10
 // not events (the side log).
 type Journal interface {
 	// Append stores the batch at the slots after at.After if they are free, and
-	// returns the new head. If the slots are taken by the same epoch and token,
-	// the call is a retry and succeeds. If they are taken otherwise, it returns
-	// a *FencedError.
+	// returns the new head. If a batch with the same epoch and token has the
+	// slots, the call is a retry and succeeds. If another batch has them, the
+	// error is a *FencedError.
 	//
-	// A batch without events stores its logs if the run is running in that
-	// epoch, and is fenced otherwise. It is a retry, and succeeds, if its epoch
-	// and token equal those of the logs stored last. Several appends may share
-	// a commit.
+	// If the batch has no events, its logs are stored if the run is running in
+	// the epoch at.Epoch; otherwise the error is a *FencedError. Such a batch is
+	// a retry, and succeeds, if its epoch and token equal those of the logs
+	// stored last. Several appends may share a commit.
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
 	// Events returns events after the given one, oldest first. It reads whole
 	// batches: at least one if there is any, and no further batch once limit or
 	// MaxReadBytes is reached. A reader continues from the last Seq until the
 	// result is empty.
 	Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error)
-	// Head returns the number of the last event and the run's status; 0 if the
-	// run does not exist.
+	// Head returns the number of the last event and the run's status. If the run
+	// does not exist, it returns 0 and an empty status.
 	Head(ctx context.Context, run string) (int64, stint.Status, error)
 	// LogSources returns the two sequences of the unified log beyond a
 	// position: events and entries with greater numbers in ascending order or,
 	// with desc, with smaller numbers in descending order. Each sequence has at
 	// least limit items unless it ends before.
 	LogSources(ctx context.Context, run string, from LogPosition, desc bool, limit int) (LogSources, error)
-	// LogPositionAt returns the position before the first event and the first
-	// log entry that are not before t.
+	// LogPositionAt returns the position of the last event and the last log
+	// entry that are before t, so that reading forwards begins at t.
 	LogPositionAt(ctx context.Context, run string, t stint.Time) (LogPosition, error)
 }
 

@@ -10,8 +10,8 @@ import (
 // and finds every text in the database that is sealed under the installation's
 // key.
 type Keys interface {
-	// AddOrgKey stores a key unless the organisation already has one with this
-	// number. It returns the stored key.
+	// AddOrgKey stores a key unless the organisation already has a key with the
+	// same number. It returns the key that is then stored.
 	AddOrgKey(ctx context.Context, k OrgKey) (OrgKey, error)
 	// OrgKey returns a key by its number; 0 means the greatest number.
 	OrgKey(ctx context.Context, org string, number uint32) (OrgKey, error)
@@ -31,19 +31,19 @@ type Keys interface {
 // organisation "" encrypts files without an organisation.
 type OrgKey struct {
 	OrgID     string
-	OrgName   string // read only; empty if the organisation does not exist
+	OrgName   string // set when read, ignored when stored; empty if the organisation does not exist
 	Number    uint32 // from 1; the key with the greatest number is current
-	Sealed    []byte // with AssociatedData
+	Sealed    []byte // the key, sealed with AssociatedData
 	CreatedAt stint.Time
 }
 
-// AssociatedData returns the data that the sealed key is authenticated with, so
-// that it cannot be used as another key.
+// AssociatedData returns the data that the sealed key is authenticated with, so that
+// the sealed form of one key cannot be used as that of another.
 func (k *OrgKey) AssociatedData() []byte {
 	return SealedText{Kind: SealedOrgKey, Org: k.OrgID, Number: k.Number}.AssociatedData()
 }
 
-// SealedKind is where a sealed text is stored.
+// SealedKind is the kind of a sealed text, which determines where it is stored.
 type SealedKind string
 
 // The kinds of sealed texts, in the order in which a key rotation visits them.

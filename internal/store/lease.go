@@ -7,26 +7,28 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Workers stores the leases of workers. Each start of a worker process has its
-// own row (an incarnation).
+// Workers stores the leases of workers. Each start of a worker process is an
+// incarnation with its own row. Leases are measured by the database's clock.
 type Workers interface {
-	// Register adds an incarnation with a lease until Now + ttl.
+	// Register adds an incarnation with a lease that ends after ttl.
 	Register(ctx context.Context, w Worker, ttl time.Duration) error
-	// Renew extends the lease to Now + ttl and returns the runs among holds
-	// that the worker must stop, because it no longer owns them.
+	// Renew extends the lease so that it ends after ttl, and returns the runs
+	// among holds that the worker must stop, because it no longer owns them.
+	// holds lists the runs that the worker executes.
 	//
-	// If a run was claimed more than ttl ago and is not in holds, the worker
-	// never received the claim. The run is taken from the worker, and the next
-	// Reap ends or requeues it. If such a run was cancelled, its mounts are
-	// released by the next Reap. If the lease has ended, the error is
-	// ErrLeaseLost.
+	// If a running run of the worker was claimed more than ttl ago and is not in
+	// holds, the worker never received the claim. Renew takes the run from the
+	// worker, and the next Reap ends or requeues it. If a cancelled run was
+	// claimed more than ttl ago and is not in holds, the next Reap releases its
+	// mounts. If the lease has ended, the error is ErrLeaseLost.
 	Renew(ctx context.Context, id string, holds []string, ttl time.Duration) (stop []string, err error)
-	// Reap ends the leases that have expired by the database's clock. Each run
-	// of such a worker ends as failed with worker_lost, with the same events as
-	// a Finish. If its epoch is not above MaxRetries, it becomes pending again
-	// instead, with a status event. Cancelled runs of such a worker release
-	// their mounts. A worker's row is removed when it has no runs left. At most
-	// n runs are reaped; Reap returns their IDs.
+	// Reap ends the leases that have expired, and then handles the runs of
+	// workers without a lease. If the epoch of a running run is not above its
+	// MaxRetries, the run becomes pending again, with a status event. Otherwise
+	// it ends as failed with worker_lost, with the same events as a Finish.
+	// Cancelled runs release their mounts. The row of a worker is removed when
+	// the worker has no runs left. At most n running runs are handled; Reap
+	// returns their IDs.
 	Reap(ctx context.Context, at stint.Time, n int) ([]string, error)
 	// EndWorker ends the lease of a worker at once. From then on the worker
 	// cannot claim, append, or finish, and the next Reap handles its runs.

@@ -16,9 +16,8 @@ var nouns = map[string]string{
 	stint.PrefixToken: "token",
 }
 
-// Lookup calls f with an identifier and returns its result. If id is not an
-// identifier with the prefix, or f returns ErrNotFound, the error is
-// stint.NotFound.
+// Lookup calls f with org and id and returns its result. If id is not an identifier
+// with the prefix, or f returns ErrNotFound, the error is stint.NotFound.
 func Lookup[T any](ctx context.Context, f func(ctx context.Context, org, id string) (T, error), prefix, org, id string) (T, error) {
 	var none T
 	if !stint.IsID(prefix, id) {

@@ -17,37 +17,39 @@ type Runs interface {
 	//
 	// The volume versions that the run mounts are not removed until it ends. If
 	// it is cancelled while a worker runs it, they are not removed until
-	// AddCheckpoint succeeds or the worker stops holding the run. If one is
-	// already removed, the error is ErrNotFound.
+	// AddCheckpoint succeeds or the worker stops holding the run. If a mounted
+	// version does not exist, the error is ErrNotFound.
 	//
 	// If Answer is set, it is stored under the idempotency key in the same
-	// transaction, which ErrKeyInUse rolls back. If claim is not nil, the
-	// transaction also does what Claim does. The claimed runs need not include
-	// this one.
+	// transaction. If another request has taken over the key, the error is
+	// ErrKeyInUse and nothing is stored. If claim is not nil, the transaction
+	// also claims runs as Claim does. They need not include the new run.
 	CreateRun(ctx context.Context, n NewRun, claim *ClaimRequest) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
 	// RunState returns the status and the epoch of a run of any organisation.
 	RunState(ctx context.Context, id string) (stint.Status, int64, error)
 	RunSummaries(ctx context.Context, org string, f RunFilter, r Range) ([]stint.RunSummary, error)
 
-	// Claim assigns up to c.Max ready runs to a worker: each becomes running
-	// with the next epoch and a status event. Organisations with the fewest
-	// running runs come first, then higher priority, then age, within the
-	// limits of c. It returns nothing if no run is ready.
+	// Claim assigns up to c.Max ready runs to a worker, within the limits of c:
+	// each becomes running with the next epoch and a status event. Organisations
+	// with the fewest running runs come first; runs of one organisation are
+	// ordered by priority, then by age. If no run is ready, the result is empty.
 	Claim(ctx context.Context, c ClaimRequest) ([]Claim, error)
-	// Finish ends a run that the position still owns: status, error event,
-	// complete event, version, checkpoint, counters, and the next run of the
-	// session. Otherwise it returns a *FencedError. A retry after a lost
-	// acknowledgement succeeds. The last batch of a run holds the events error
-	// (if there is one), status, and complete.
+	// Finish ends a run that the position still owns: it stores the status, the
+	// version, and the checkpoint, updates the counters, and makes the session's
+	// next run ready. The last batch of the run contains the events error (if
+	// o.Error is set), status, and complete. If the position does not own the
+	// run, the error is a *FencedError. A retry after a lost acknowledgement
+	// succeeds.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
 	// Cancel ends a pending or running run as cancelled. If the run has already
 	// ended, it returns a *StateError.
 	Cancel(ctx context.Context, org, id string, at stint.Time) (Run, error)
-	// AddCheckpoint attaches the state that a worker saved of a run that ended
-	// without its Finish (cancelled or reaped): the version, which never moves
-	// the artifact's head, and the checkpoint, which becomes the session's
-	// newest unless a later run of the session already has one.
+	// AddCheckpoint attaches the state that a worker saved for a run that ended
+	// without a Finish of the worker (cancelled or reaped): the version, which
+	// never moves the artifact's head, and the checkpoint, which becomes the
+	// session's newest unless a later run of the session already has a
+	// checkpoint.
 	//
 	// It succeeds only for the run's last epoch, only once, and only if the
 	// versions that the run mounted still exist. Otherwise it returns a
@@ -83,7 +85,7 @@ type Run struct {
 	OrgID          string
 	AgentVersionID string
 	Spec           json.RawMessage // the plan, frozen at creation
-	Sealed         []byte          // secrets of the request; nil after the end
+	Sealed         []byte          // sealed secrets of the request; nil after the run's end
 	Priority       int
 	Epoch          int64
 	WorkerID       string // of the current or last claim
@@ -127,8 +129,8 @@ type Claim struct {
 	Position Position
 }
 
-// Position is the fencing token of a run's owner: its epoch and the last event
-// that it knows to be stored.
+// Position is the fencing token of a run's owner: the epoch of its claim, and the
+// number of the last event that the owner knows to be stored.
 type Position struct {
 	RunID string
 	Epoch int64
@@ -137,7 +139,7 @@ type Position struct {
 
 // Outcome is the result of a run.
 type Outcome struct {
-	Token           string // identifies this finish; a retry has the same
+	Token           string // identifies the call of Finish; a retry has the same token
 	Status          stint.Status
 	Reason          stint.Reason // empty for a plain success
 	Error           *string
@@ -148,13 +150,13 @@ type Outcome struct {
 	At              stint.Time
 	ExecutionTimeMs int64
 	Version         *RunVersion
-	Checkpoint      *Checkpoint // nil if none was taken
+	Checkpoint      *Checkpoint // nil if no checkpoint was taken
 	Logs            []stint.LogEntry
 }
 
-// RunVersion is the workspace that becomes a version of the run's artifact. If
-// no artifact has the name of Artifact, it is created. The head moves only if
-// the run completed.
+// RunVersion describes a workspace that becomes a version of the run's artifact. If the
+// organisation has no artifact with the name of Artifact, the artifact is created. The
+// version becomes the head only if the run completed.
 type RunVersion struct {
 	Artifact FileSet // found by name; ID is used if it must be created
 	Commit   Commit

@@ -1,8 +1,8 @@
 // Package groupcommit commits the items of concurrent callers together.
 //
 // Callers submit items and wait. A few goroutines collect the waiting items,
-// commit them together, and return to each caller its own result. A single item
-// is committed at once, without waiting for others.
+// commit them together, and return to each caller the result for its item. A single
+// item is committed at once, without waiting for others.
 package groupcommit
 
 import (
@@ -40,7 +40,7 @@ type Group[T any] struct {
 type call[T any] struct {
 	ctx  context.Context
 	item T
-	done chan error // capacity 1, so that a caller that left does not block
+	done chan error // capacity 1, so that the sender does not wait for a caller that has given up
 }
 
 // New starts n goroutines that commit up to limit items at once.
@@ -52,8 +52,8 @@ func New[T any](n, limit int, commit Commit[T]) *Group[T] {
 	return g
 }
 
-// Do submits an item and waits until it is committed. If ctx ends first, the item
-// may or may not be committed, and may still be in use.
+// Do submits an item, waits until it is committed, and returns its error. If ctx ends
+// first, the item may or may not be committed, and commit may still be using it.
 func (g *Group[T]) Do(ctx context.Context, item T) error {
 	c := &call[T]{ctx: ctx, item: item, done: make(chan error, 1)}
 	if err := g.send(c); err != nil {

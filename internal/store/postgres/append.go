@@ -22,10 +22,11 @@ const (
 	appendLimit = 30 * time.Second
 )
 
-// errTimeout is the cause of a commit of appends that takes too long.
+// errTimeout is the error of appends that were not committed within appendLimit.
 var errTimeout = fmt.Errorf("%w: it took longer than %v", store.ErrUnavailable, appendLimit)
 
-// pendingAppend is a batch to be stored and its result.
+// pendingAppend is a batch to be stored and, if settled is set, the result of the
+// append.
 type pendingAppend struct {
 	sqlstore.EncodedBatch
 	head    int64
@@ -54,8 +55,9 @@ func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (i
 	return a.head, nil
 }
 
-// commitAppends stores batches in as few transactions as possible: one, unless
-// several belong to the same run, because these may follow one another.
+// commitAppends stores batches in as few transactions as possible. If several batches
+// belong to the same run, each is stored in a later transaction than the one before,
+// because it may take the slots after it.
 func (s *Store) commitAppends(waiting iter.Seq[*pendingAppend]) []error {
 	// A commit serves many callers, so none of their contexts cancels it.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), appendLimit, errTimeout)
@@ -73,8 +75,8 @@ func (s *Store) commitAppends(waiting iter.Seq[*pendingAppend]) []error {
 	return results
 }
 
-// split returns the first batch of each run, sorted by run, so that concurrent
-// transactions take slots in the same order, and the other batches.
+// split returns the first batch of each run (wave) and the other batches (rest). The
+// wave is sorted by run, so that concurrent transactions take slots in the same order.
 func split(all []*pendingAppend) (wave, rest []*pendingAppend) {
 	seen := make(map[string]bool, len(all))
 	for _, a := range all {
@@ -89,8 +91,9 @@ func split(all []*pendingAppend) (wave, rest []*pendingAppend) {
 	return wave, rest
 }
 
-// commitWave stores and settles each batch of a wave. If the database refuses the
-// wave, possibly because of one batch, each is stored in its own transaction.
+// commitWave stores and settles each batch of a wave. If the database reports an error
+// for the wave, which may be caused by a single batch, each batch is stored in its own
+// transaction.
 func (s *Store) commitWave(ctx context.Context, wave []*pendingAppend) {
 	err := s.storeWave(ctx, wave)
 	if err == nil {
@@ -110,8 +113,8 @@ func (s *Store) commitWave(ctx context.Context, wave []*pendingAppend) {
 	}
 }
 
-// storeWave stores the batches in one transaction, or in one statement if there
-// are no log entries.
+// storeWave stores the batches in one transaction. If all batches have events and no
+// log entries, one statement outside a transaction is sufficient.
 func (s *Store) storeWave(ctx context.Context, wave []*pendingAppend) error {
 	plain := !slices.ContainsFunc(wave, func(a *pendingAppend) bool { return a.Events.Count == 0 || a.Entries.Count > 0 })
 	if plain {
@@ -159,9 +162,9 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*pending
 	return nil
 }
 
-// insertEvents stores the batches of a wave that find their slots free, and settles them.
-// A slot is free if it is not taken and the preceding batch ends just before it and
-// belongs to the same epoch, and the lease of its worker was not ended.
+// insertEvents stores and settles the batches of a wave that have the right to their
+// slots: no batch has the slot, the preceding batch ends just before it and belongs to
+// the same epoch, and the lease of the run's worker was not ended.
 func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
 	if len(wave) == 0 {
 		return nil

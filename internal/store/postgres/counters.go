@@ -7,18 +7,18 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// counters avoid contention on the rows of load. If the creation or the end of a
-// run updated its organisation's row, the row would be locked until the commit,
-// and an organisation could start or end only one run at a time. So they insert a
-// row into load_changes. A claim, which handles several runs, locks the
-// organisation and adds its changes to load, so that it never sees fewer runs than
-// are running. Reap adds the changes that no claim has added.
+// counters avoid contention on the rows of the table load. If the creation or the end
+// of a run updated the organisation's row, the row would be locked until the commit,
+// and an organisation could start or end only one run at a time. Therefore each of
+// them inserts a row into load_changes. A claim, which handles several runs, locks the
+// organisation's row and adds the organisation's changes to load, so that it never
+// counts fewer runs than are running. Reap adds the changes that no claim has added.
 var counters = sqlstore.Counters{
 	Add: `insert into load_changes (org_id, agent_id, running, ready)
 		select org_id, agent_id, $2, $3 from runs where id = $1 and ready = 1`,
 
-	// Organisations without changes in index order, and all organisations with
-	// changes, which are few.
+	// Selects a page of the organisations without changes, in index order, and with
+	// the first page all organisations with changes, which are few.
 	NextOrgs: `(select l.org_id, l.running, l.served from load l
 			where l.agent_id = '' and l.ready > 0 and l.running < $1
 				and not exists (select 1 from load_changes c where c.org_id = l.org_id)
@@ -33,8 +33,8 @@ var counters = sqlstore.Counters{
 	Lock:    ensureRow + ` for update` + returnRow,
 	TryLock: ensureRow + ` for update skip locked` + returnRow,
 
-	// Locks the row again, so it does nothing if another transaction has locked
-	// the organisation.
+	// The statement itself locks the row, and does nothing if another transaction
+	// has locked it.
 	ApplyChanges: `with held as (
 			select 1 from load where org_id = $1 and agent_id = '' for update skip locked),
 		changes as (
@@ -46,7 +46,7 @@ var counters = sqlstore.Counters{
 		select $1, agent_id, running, ready, 0 from sums order by agent_id
 		on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
 
-	// A run that is being cancelled is locked and skipped.
+	// Skips locked runs, such as those that are being cancelled.
 	Candidates: `select r.id from load a cross join lateral (
 			select l.id, l.priority, l.created_at from runs l
 			where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
@@ -75,7 +75,8 @@ func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error
 	return lost, s.Wrap("counting runs", s.applyAllChanges(ctx))
 }
 
-// applyAllChanges adds the changes of every organisation that is not locked.
+// applyAllChanges adds the pending changes of all organisations to the counters,
+// except of those that another transaction has locked.
 func (s *Store) applyAllChanges(ctx context.Context) error {
 	var changed bool
 	if err := s.db.QueryRowContext(ctx, `select exists (select 1 from load_changes)`).Scan(&changed); err != nil || !changed {

@@ -21,8 +21,8 @@ const monthsAhead = 3
 // was created.
 var partitioned = []string{"journal", "log_entries"}
 
-// EnsurePartitions creates the partitions for the month of now and the following
-// ones. Rows without a partition go to the default partition, so a late call loses
+// EnsurePartitions creates the partitions for monthsAhead months, beginning with the
+// month of now. Rows of other months go to the default partition, so a late call loses
 // no data.
 func (s *Store) EnsurePartitions(ctx context.Context, now time.Time) error {
 	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -50,7 +50,8 @@ func (s *Store) ensurePartition(ctx context.Context, table string, month time.Ti
 	}
 	err := s.write(ctx, func(ctx context.Context, q sqlstore.Querier) error {
 		for _, statement := range []string{
-			// Another server may do the same. The lock ends with the transaction.
+			// Another server may create the same partition concurrently. The lock
+			// ends with the transaction.
 			fmt.Sprintf(`select pg_advisory_xact_lock(%d)`, int64(migrationLock)),
 			fmt.Sprintf(`create table if not exists %s (like %s including all) with (toast_tuple_target = 8160)`, ident(name), ident(table)),
 			fmt.Sprintf(`do $$ begin

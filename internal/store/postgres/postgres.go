@@ -39,13 +39,13 @@ type Store struct {
 	db      *sql.DB
 	log     *slog.Logger
 	appends *groupcommit.Group[*pendingAppend]
-	close   func() error // once
+	close   func() error // closes everything at the first call only
 }
 
 const (
 	defaultConns = 16
-	// A server that stops within a transaction keeps its locks. These limits
-	// end its session, so that other servers do not wait forever.
+	// A server that stops responding within a transaction keeps its locks. The
+	// limits end the wait of other servers and the session of that server.
 	lockTimeout = 5 * time.Second
 	idleTimeout = 30 * time.Second
 )

@@ -25,7 +25,8 @@ const (
 	commit = "commit"
 )
 
-// write runs f in a transaction, and repeats it after a conflict with another one.
+// write runs f in a transaction. After a conflict with another transaction it runs f
+// again, maxTries times in all.
 func (s *Store) write(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) (err error) {
 	for range maxTries {
 		if err = s.writeOnce(ctx, f); !isConflict(err) {
@@ -55,8 +56,8 @@ func (s *Store) writeOnce(ctx context.Context, f func(ctx context.Context, q sql
 	return tx.commit(ctx)
 }
 
-// isConflict reports whether a transaction was rolled back because of a concurrent
-// one and may succeed if it runs again.
+// isConflict reports whether err means that a transaction was rolled back because of a
+// concurrent transaction, and may succeed if it runs again.
 func isConflict(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
@@ -83,9 +84,9 @@ func isUnavailable(err error) bool {
 	return network || connecting || pgconn.SafeToRetry(err)
 }
 
-// transaction is a transaction on its own connection. BEGIN is sent together with
-// the first statements and COMMIT with the last ones. So a transition needs few
-// round trips and locks the counters only during the commit.
+// transaction is a transaction on its own connection. BEGIN is sent together with the
+// first steps, and COMMIT together with the deferred steps. A transition therefore
+// needs few round trips and locks the counters only during the commit.
 type transaction struct {
 	*sql.Conn
 	begun     bool
@@ -93,7 +94,8 @@ type transaction struct {
 	last      []sqlstore.Step
 }
 
-// begin begins the transaction before a statement that is not pipelined.
+// begin begins the transaction if it has not begun. It is called before a statement
+// that is not pipelined.
 func (t *transaction) begin(ctx context.Context) error {
 	if t.begun {
 		return nil
@@ -136,7 +138,7 @@ func (t *transaction) Pipeline(ctx context.Context, steps []sqlstore.Step) error
 	if !t.begun {
 		steps = append([]sqlstore.Step{{Query: "begin"}}, steps...)
 	}
-	t.begun = true // even if sending fails
+	t.begun = true // set even if sending fails, so that rollBack is sent
 	return t.send(ctx, steps)
 }
 

@@ -1,8 +1,8 @@
 // Package sqlite implements the store port in one SQLite file.
 //
-// One goroutine writes. It runs each waiting transaction in a savepoint, so that a
-// failed one does not affect the others, and commits them together with one sync
-// of the disk (WAL, synchronous=FULL). Acknowledged writes survive a loss of
+// One goroutine writes. It runs each waiting transaction in a savepoint, so that the
+// failure of a transaction does not affect the others, and commits them together with
+// one sync of the disk (WAL, synchronous=FULL). Acknowledged writes survive a loss of
 // power. Readers have their own connections and never wait for the writer.
 package sqlite
 
@@ -38,7 +38,7 @@ type Store struct {
 	path    string
 	writer  *writer
 	readers *sql.DB
-	close   func() error // once
+	close   func() error // closes everything at the first call only
 }
 
 // maxReaders is the number of concurrent reads.
@@ -48,8 +48,8 @@ const maxReaders = 4
 var migrations embed.FS
 
 // Open opens the database file and migrates its schema. If the file does not exist,
-// it is created with mode 0600; its folder must exist. Only one process may use the
-// file; writes of a second one wait.
+// it is created with mode 0600; its folder must exist. Only one process should use the
+// file; concurrent writes of a second process wait, for at most 10 seconds.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	log := cmp.Or(o.Logger, slog.Default())
 	path, err := filepath.Abs(path)
@@ -85,7 +85,8 @@ func newStore(path string, w *writer, r *sql.DB) *Store {
 	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, IsUnavailable: isUnavailable, Dialect: dialect})
 	s.close = sync.OnceValue(func() error {
 		w.group.Close()
-		// The writer closes last: the last connection moves the log into the file.
+		// SQLite moves the write-ahead log into the file when the last connection is
+		// closed. The writer closes last, so that it does this.
 		return errors.Join(r.Close(), w.close())
 	})
 	return s
@@ -101,7 +102,8 @@ var dialect = sqlstore.Dialect{
 			on conflict (org_id, agent_id) do update set running = running + excluded.running, ready = ready + excluded.ready`,
 		NextOrgs: `select org_id, running, served from load
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
-		// The first run of each agent below its limit; of these the first.
+		// Selects the first run of each agent that is below its limit, and of these
+		// runs the first.
 		Candidates: `select r.id from load a join runs r on r.id = (
 				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
 				order by l.priority desc, l.created_at, l.id limit 1)
@@ -126,7 +128,7 @@ func isUnavailable(err error) bool {
 }
 
 // ensureFile creates the file if it does not exist and sets its mode to 0600.
-// SQLite gives the same mode to the log.
+// SQLite gives the same mode to the write-ahead log.
 func ensureFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -161,7 +163,8 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 // Close waits for writes in progress and closes the file.
 func (s *Store) Close() error { return s.close() }
 
-// IntegrityCheck reads the whole file and returns an error for each damage.
+// IntegrityCheck reads the whole file and returns nil if it is undamaged. Otherwise the
+// error joins one error for each problem.
 func (s *Store) IntegrityCheck(ctx context.Context) error {
 	rows, err := s.readers.QueryContext(ctx, `pragma integrity_check`)
 	if err != nil {
@@ -181,8 +184,9 @@ func (s *Store) IntegrityCheck(ctx context.Context) error {
 	return errors.Join(append(errs, rows.Err())...)
 }
 
-// Backup writes a consistent copy to a new file with mode 0600. Other calls may read
-// and write meanwhile. The file must not exist.
+// Backup writes a consistent copy of the database to a new file at path, with mode
+// 0600. Other calls may read and write meanwhile. If the file already exists, Backup
+// fails.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {

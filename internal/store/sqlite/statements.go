@@ -9,11 +9,11 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// maxStatements is the greatest number of cached statements. Only lists with
-// combinations of filters have many different texts.
+// maxStatements is the greatest number of cached statements. Only the queries of lists,
+// which combine filters, have many different texts.
 const maxStatements = 256
 
-// preparer is a database or a connection.
+// preparer is implemented by *sql.DB and *sql.Conn.
 type preparer interface {
 	sqlstore.Querier
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)

@@ -40,17 +40,18 @@ func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	return w, nil
 }
 
-// do runs f as one transaction. f may continue after ctx has ended, because SQLite
-// rolls back the whole commit if a statement is interrupted.
+// do runs f as one transaction. If ctx ends, do returns, but f is not interrupted and
+// may continue: if a statement were interrupted, SQLite would roll back all
+// transactions of the commit.
 func (w *writer) do(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) error {
 	return w.group.Do(ctx, operation{ctx: context.WithoutCancel(ctx), f: f})
 }
 
 // commit runs the waiting operations and makes them durable together.
 func (w *writer) commit(ops iter.Seq[operation]) []error {
-	ctx := context.Background() // a commit serves many callers
+	ctx := context.Background() // a commit serves many callers, so none of their contexts cancels it
 	var results []error
-	var failed error // the whole transaction must be rolled back
+	var failed error // if not nil, the whole transaction must be rolled back
 	for op := range ops {
 		if len(results) == 0 {
 			failed = w.exec(ctx, `begin immediate`)

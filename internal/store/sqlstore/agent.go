@@ -34,7 +34,8 @@ func insertAgentVersion(ctx context.Context, q Querier, org string, v store.Agen
 		v.ID, org, v.AgentID, v.VersionNumber, v.Digest, string(v.Definition), v.CreatedBy, micros(v.CreatedAt))
 }
 
-// AddAgentVersion appends a version unless its digest equals the current one's.
+// AddAgentVersion appends a version and makes it current, unless the current version
+// has the same digest.
 func (s *Store) AddAgentVersion(ctx context.Context, org string, v store.AgentVersion) (store.AgentVersion, bool, error) {
 	type answer struct {
 		head  store.AgentVersion

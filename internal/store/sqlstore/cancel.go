@@ -27,7 +27,8 @@ func (s *Store) Cancel(ctx context.Context, org, id string, at stint.Time) (stor
 	})
 }
 
-// executionMs returns how long a run has run, in milliseconds.
+// executionMs returns the milliseconds from the start of a run to at, or 0 if the run
+// was not started.
 func executionMs(r store.Run, at stint.Time) int64 {
 	if r.StartedAt == nil {
 		return 0
@@ -60,8 +61,9 @@ func (s *Store) Expire(ctx context.Context, before, at stint.Time, n int) ([]str
 	})
 }
 
-// each calls f for every run in its own transaction, so that few locks are held
-// and a failure affects one run. It returns the runs for which f returned true.
+// each calls f for every run in a separate transaction, so that few locks are held and
+// a failure affects one run. It returns the runs for which f returned true. It ignores
+// store.ErrNotFound and stops at any other error.
 func (s *Store) each(ctx context.Context, ids []string, doing string, f func(ctx context.Context, q Querier, id string) (bool, error)) ([]string, error) {
 	var done []string
 	for _, id := range ids {

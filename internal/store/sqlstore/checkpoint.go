@@ -23,8 +23,8 @@ func (s *Store) Checkpoint(ctx context.Context, org, id string) (store.Checkpoin
 	return get(ctx, s, "reading a checkpoint", scanCheckpoint, selectCheckpoints+` where id = $1 and org_id = $2`, id, org)
 }
 
-// insertCheckpoint stores a checkpoint, pins the versions that it references, and
-// makes it the session's newest unless a later run has one.
+// insertCheckpoint stores a checkpoint, pins the versions that it references, and makes
+// it the session's newest unless a later run of the session has a checkpoint.
 func insertCheckpoint(ctx context.Context, q Querier, c store.Checkpoint) error {
 	err := execOne(ctx, q, store.ErrExists, `insert into checkpoints
 			(id, org_id, run_id, session_id, agent_id, agent_name, agent_version_id, artifact_name, artifact_version,
@@ -88,8 +88,8 @@ func epochOf(o store.Outcome) int64 {
 	return min(o.Version.Commit.Epoch, o.Checkpoint.Epoch)
 }
 
-// AddCheckpoint attaches the saved state of a run that ended without its Finish.
-// The terminal event of such a run has no token.
+// AddCheckpoint attaches the saved state of a run that ended without a Finish of its
+// worker. The terminal event of such a run has no token; Finish stores one.
 func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) (store.Run, error) {
 	r, err := change(ctx, s, "adding a checkpoint", func(ctx context.Context, q Querier) (store.Run, error) {
 		var token string
@@ -130,7 +130,7 @@ func (s *Store) saveVersion(ctx context.Context, q Querier, org string, v store.
 	if errors.Is(err, store.ErrNotFound) {
 		v.Artifact.OrgID, v.Artifact.Kind = org, stint.Artifacts
 		if _, err = exec(ctx, q, insertFileSet, fileSetValues(v.Artifact)...); err == nil {
-			t, err = find() // the new one, or one that was created concurrently
+			t, err = find() // the new artifact, or one that was created concurrently
 		}
 	}
 	if err != nil {

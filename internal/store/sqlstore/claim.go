@@ -10,14 +10,14 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// count adds running and ready to the counters of a run's organisation and agent,
-// unless the run waits for its session.
+// count returns a step that adds running and ready to the counters of a run's
+// organisation and agent, unless the run waits for an earlier run of its session.
 func (s *Store) count(run string, running, ready int) Step {
 	return step(s.d.Counters.Add, run, running, ready)
 }
 
-// holdWorker locks a worker's row while it claims, so that its lease cannot be
-// ended, and sets alive if the lease is valid.
+// holdWorker returns a step that locks a worker's row, so that its lease cannot be
+// ended during the claim, and sets alive to whether the lease is valid.
 func (s *Store) holdWorker(id string, alive *bool) Step {
 	return exists(alive, `select l.id from workers l where l.id = $1 and l.lease_until > `+s.d.Now+s.d.Share, id)
 }
@@ -44,7 +44,9 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 type claimer struct {
 	s *Store
 	store.ClaimRequest
-	wait bool // wait for the counters of the first organisation, while none are locked
+	// wait is set if claimFrom waits for the lock of an organisation's counters. It is
+	// set only until the first call, because the transaction then holds no such lock.
+	wait bool
 
 	orgs   []orgLoad
 	offset int
@@ -59,13 +61,13 @@ type orgLoad struct {
 
 func scanOrgLoad(r Row) (o orgLoad, err error) { return o, r.Scan(&o.org, &o.running, &o.served) }
 
-// compare orders organisations by running runs, then by the time they were last
-// served.
+// compare orders organisations by the number of running runs, then by the time at
+// which they last got a run, then by ID.
 func (o orgLoad) compare(p orgLoad) int {
 	return cmp.Or(cmp.Compare(o.running, p.running), cmp.Compare(o.served, p.served), cmp.Compare(o.org, p.org))
 }
 
-// orgsPage is the number of organisations that are read at once.
+// orgsPage is the number of organisations per query.
 const orgsPage = 64
 
 func (c *claimer) readOrgs() Step {
@@ -74,7 +76,8 @@ func (c *claimer) readOrgs() Step {
 	return collect(&c.orgs, scanOrgLoad, c.s.d.Counters.NextOrgs, limitOf(c.PerOrg), orgsPage, offset)
 }
 
-// claim claims runs of the organisations that were read, and reads further ones.
+// claim claims runs of the organisations in c.orgs, and reads further organisations
+// until c.Max runs are claimed or there are no more organisations.
 func (c *claimer) claim(ctx context.Context, q Querier) ([]store.Claim, error) {
 	for {
 		full := len(c.orgs) >= orgsPage
@@ -109,7 +112,8 @@ func (c *claimer) share() int {
 	return n
 }
 
-// limitOf returns a limit; 0 means none.
+// limitOf returns n as the argument of a statement, and a very large number if n is 0,
+// which means that there is no limit.
 func limitOf(n int) int64 {
 	if n <= 0 {
 		return math.MaxInt32

@@ -13,16 +13,16 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// A body is the encoding of a batch in one row: a byte for the form, then the
-// records, which are length-prefixed fields. A body of at least compressFrom
-// bytes is compressed if that saves an eighth or more. S2 compresses a gigabyte
-// per second and keeps no state between batches.
+// A body is the encoding of a batch in one row: a byte for the form, then the records,
+// which consist of a time, words, and length-prefixed fields. A body of at least
+// compressFrom bytes is compressed with S2 if that saves more than an eighth. S2
+// compresses a gigabyte per second and keeps no state between batches.
 const (
 	formPlain      = 1
 	formCompressed = 2
 
 	compressFrom = 1 << 10
-	maxBody      = 64 << 20 // bytes of records; a longer body is damaged
+	maxBody      = 64 << 20 // longer bodies are not compressed; a body that decompresses to more bytes is damaged
 )
 
 // The range of times in milliseconds: the years 1 to 9999.
@@ -49,8 +49,8 @@ type EncodedRow struct {
 	Body  []byte
 }
 
-// EncodeEvents encodes events. A time that is before its predecessor becomes
-// equal to it.
+// EncodeEvents encodes events. If the time of an event is before that of the preceding
+// event, it is replaced by the latter.
 func EncodeEvents(events []stint.Event) EncodedRow {
 	var w writer
 	for _, e := range events {
@@ -82,8 +82,8 @@ func EncodeEntries(entries []stint.LogEntry) (EncodedRow, error) {
 	return w.encoded(len(entries)), nil
 }
 
-// DecodeEvents decodes a body. Its first event has number seq. Times before
-// floor, in microseconds, become floor.
+// DecodeEvents decodes a body of events. Its first event has the number seq. Times
+// before floor, in microseconds, are replaced by floor.
 func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
@@ -96,8 +96,8 @@ func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	return events, r.err
 }
 
-// DecodeEntries decodes a body of log entries. Times before floor, in
-// microseconds, become floor.
+// DecodeEntries decodes a body of log entries. Times before floor, in microseconds, are
+// replaced by floor.
 func DecodeEntries(body []byte, floor int64) ([]stint.LogEntry, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
@@ -123,7 +123,8 @@ type writer struct {
 	any  bool  // a record was written
 }
 
-// time writes the milliseconds since the previous record.
+// time writes the milliseconds since the time of the previous record, or since 1970 in
+// the first record. Times never decrease.
 func (w *writer) time(t stint.Time) {
 	ms := min(max(micros(t)/1000, firstMilli), lastMilli)
 	if w.any {
@@ -165,7 +166,7 @@ func (w *writer) encoded(count int) EncodedRow {
 // reader decodes a body. After the first error its methods return zero values.
 type reader struct {
 	buf   []byte
-	last  int64 // milliseconds
+	last  int64 // time of the previous record in milliseconds
 	any   bool  // a record was read
 	floor int64 // milliseconds
 	err   error

@@ -1,7 +1,7 @@
 // Package sqlstore implements the store port in SQL for SQLite and PostgreSQL.
 //
-// It contains every statement that is the same in both, over a minimal
-// interface of database/sql. The adapters open and migrate the database, run
+// It contains every statement that is the same in both, and executes them through a
+// minimal interface to database/sql (Querier). The adapters open and migrate the database, run
 // write transactions, and supply the statements that differ.
 //
 // Times are integer microseconds, JSON is text, booleans are 0 or 1, and
@@ -12,8 +12,8 @@
 //
 // Where rows are locked (PostgreSQL), every transaction takes locks in this
 // order: worker, session, run, slot of the journal or the side log, file set.
-// The session comes before its runs because the end of one run makes another of
-// them ready. Claims lock an organisation's counters before its runs, but skip
+// The session comes before its runs because the end of one run makes another run of
+// the session ready. Claims lock an organisation's counters before its runs, but skip
 // locked runs, and no other transaction locks counters. A transaction that
 // changes several runs takes them in sorted order. So there is no deadlock.
 package sqlstore

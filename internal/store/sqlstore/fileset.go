@@ -126,7 +126,8 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.FileSe
 	return a.head, a.added, err
 }
 
-// lockedFileSet is a file set with a row that is locked for a commit.
+// lockedFileSet contains values of a file set's row that the transaction has locked.
+// head is nil if there is no head; newest is the greatest version number.
 type lockedFileSet struct {
 	id     string
 	kind   stint.FileSetKind
@@ -139,8 +140,8 @@ func (s *Store) lockFileSet(ctx context.Context, q Querier, which string, args .
 		`select l.id, l.kind, l.head, l.newest from trees l where l.deleted_at is null and `+which+s.d.Lock, args...)
 }
 
-// commit appends a version to the locked file set, unless the head has the same
-// digest.
+// commit appends a version to the locked file set, unless the head has the same digest.
+// It returns the new version and true, or the head and false.
 func commit(ctx context.Context, q Querier, t lockedFileSet, c store.Commit) (store.FileSetVersion, bool, error) {
 	var head store.FileSetVersion
 	if t.head != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// end ends a locked run: status, events, counters, next run of the session, and
-// secrets. owned is the event that the end must follow; nil for the head.
+// end ends a locked run: it stores the status and the last events, updates the counters,
+// makes the session's next run ready, and removes the run's secrets. owned is the
+// number of the event that the last events must follow; nil means any head.
 func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
 	was, at := r.Status, stint.TimeOf(o.At.Time)
 	cancelled := was == stint.Running && o.Status == stint.Cancelled && owned == nil
@@ -60,7 +61,8 @@ func statusEvent(s stint.Status, at stint.Time) stint.Event {
 	return stint.Event{Type: stint.EventStatus, At: at, Data: encode(stint.StatusData{Status: s})}
 }
 
-// endEvents returns the last events of a run, with the values of its row.
+// endEvents returns the last events of a run: error if there is one, status, and
+// complete, with the values of the run's row.
 func endEvents(r *store.Run, o store.Outcome) []stint.Event {
 	var events []stint.Event
 	if o.Error != nil {
@@ -119,8 +121,8 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 	return r, s.fenced(ctx, at.RunID, err)
 }
 
-// fenced converts the loss of a position into a *store.FencedError. It is called
-// after the transaction was rolled back.
+// fenced replaces errSlotTaken and store.ErrNotFound by a *store.FencedError with the
+// state of the run. It is called after the transaction was rolled back.
 func (s *Store) fenced(ctx context.Context, run string, err error) error {
 	if errors.Is(err, errSlotTaken) || errors.Is(err, store.ErrNotFound) {
 		return fence(ctx, s.db.Read, run)
@@ -128,8 +130,8 @@ func (s *Store) fenced(ctx context.Context, run string, err error) error {
 	return err
 }
 
-// checkFinished returns nil if the run was ended by this finish, and errSlotTaken
-// otherwise.
+// checkFinished returns nil if an earlier Finish with the same position and token ended
+// the run, and errSlotTaken otherwise.
 func checkFinished(ctx context.Context, q Querier, at store.Position, token string, r store.Run) error {
 	_, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = 0 and token = $3 and token <> ''`, at.RunID, at.After+1, token)

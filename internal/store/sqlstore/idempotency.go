@@ -10,7 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// claimedKey is the row of a request.
+// claimedKey is the row of an idempotency key. status is set if the request was
+// answered.
 type claimedKey struct {
 	fingerprint        []byte
 	startedAt, expires stint.Time
@@ -34,7 +35,7 @@ func (s *Store) BeginRequest(ctx context.Context, org, key string, fingerprint [
 			k, err := one(ctx, q, scanKey, `select l.fingerprint, l.started_at, l.expires_at, l.status, l.header, l.body from idempotency l
 				where l.org_id = $1 and l.key = $2`+s.d.Lock, org, key)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // released in between
+				continue // the key was released since the insert
 			}
 			if err != nil {
 				return nil, err

@@ -13,18 +13,19 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// errContention means that other writers took the slot maxTries times.
+// errContention reports that other writers took the slot or the key maxTries times.
 var errContention = errors.New("too many concurrent writers to the journal")
 
-// errSlotTaken means that an owned position is no longer the head.
+// errSlotTaken reports that a position no longer owns its run: another writer took the
+// next slot.
 var errSlotTaken = errors.New("the slot is taken")
 
 // maxTries limits the attempts to take a slot. Each failed attempt means that
 // another write succeeded, so few are needed.
 const maxTries = 1000
 
-// alive is the condition that the lease of run $1's worker was not ended. An
-// expired lease is left to Reap, which takes the next slot.
+// alive is the condition that the lease of the worker of run $1 was not ended. It also
+// holds for an expired lease until Reap ends the lease.
 const alive = `exists (select 1 from runs r join workers w on w.id = r.worker_id where r.id = $1 and w.lease_until > 0)`
 
 // Append stores a batch in its own transaction.
@@ -54,7 +55,8 @@ func (a EncodedBatch) entriesToken() string {
 	return strconv.FormatInt(a.At.Epoch, 10) + "/" + a.Token
 }
 
-// EncodeBatch encodes a batch.
+// EncodeBatch encodes a batch to be stored at a position. It fails if the metadata of a
+// log entry cannot be encoded as JSON.
 func EncodeBatch(at store.Position, b store.Batch) (EncodedBatch, error) {
 	entries, err := EncodeEntries(b.Logs)
 	return EncodedBatch{At: at, Token: b.Token, Events: EncodeEvents(b.Events), Entries: entries}, err
@@ -86,9 +88,9 @@ func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error
 	})
 }
 
-// ResolveConflict handles a batch of events if its slot is taken. If the batch
-// itself is stored there, it returns the head after it. Otherwise it returns a
-// *store.FencedError.
+// ResolveConflict returns the result of an append that could not take its slot. If the
+// same batch is stored there, the append is a retry, and the result is the batch's last
+// event number. Otherwise the error is a *store.FencedError.
 func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	last, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = $3 and owner > 0 and token = $4 and token <> ''`, a.At.RunID, a.At.After+1, a.At.Epoch, a.Token)
@@ -109,8 +111,9 @@ func fence(ctx context.Context, q Querier, run string) error {
 	return f
 }
 
-// AppendEntries stores log entries without events if the run is running in that
-// epoch. A retry of the last stored batch succeeds.
+// AppendEntries stores the log entries of a batch without events, and returns
+// a.At.After. If the run is not running in the batch's epoch, the error is a
+// *store.FencedError. A retry of the batch that was stored last succeeds.
 func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	_, err := one(ctx, q, value[string], `select l.id from runs l join workers w on w.id = l.worker_id
 		where l.id = $1 and l.status = 'running' and l.epoch = $2 and w.lease_until > 0`+s.d.Share, a.At.RunID, a.At.Epoch)
@@ -133,8 +136,8 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (i
 	return 0, errContention
 }
 
-// InsertEntries appends the log entries of batches to the side logs of their runs,
-// which must differ.
+// InsertEntries appends the log entries of batches to the side logs of their runs. Each
+// batch must belong to a different run.
 func InsertEntries(ctx context.Context, q Querier, batches ...EncodedBatch) error {
 	for range maxTries {
 		var steps []Step
@@ -150,8 +153,8 @@ func InsertEntries(ctx context.Context, q Querier, batches ...EncodedBatch) erro
 	return errContention
 }
 
-// insertEntries appends log entries to the side log of the run. It calls refused if
-// another writer took the numbers.
+// insertEntries returns a step that appends log entries to the side log of the run. It
+// calls refused if a concurrent writer took the numbers of the entries.
 func (a EncodedBatch) insertEntries(refused func()) Step {
 	insert := step(`insert into log_entries (run_id, seq, last, token, floor, at, body)
 		select $1, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + $2, $3, coalesce(p.at, 0), case when p.at > $4 then p.at else $4 end, $5
@@ -168,7 +171,7 @@ func (a EncodedBatch) insertEntries(refused func()) Step {
 	return insert
 }
 
-// insertFirst stores event 1 of a run.
+// insertFirst returns a step that stores event 1 of a run.
 func insertFirst(run string, p EncodedRow) Step {
 	return stepOne(store.ErrExists, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
 		values ($1, 1, $2, 0, '', $3, $3, $4) on conflict do nothing`, run, p.Count, p.At, p.Body)
@@ -178,14 +181,15 @@ func insertFirst(run string, p EncodedRow) Step {
 // row is locked, but appends can still take slots.
 type transition struct {
 	run    string
-	owned  *int64 // the event that it must follow; nil for the head
+	owned  *int64 // number of the event that the transition must follow; nil means any head
 	token  string
-	starts bool // the slots after it belong to the run's epoch; otherwise to no epoch
+	starts bool // whether the run's epoch may append after the transition; otherwise no epoch may
 	events EncodedRow
-	head   int64 // after the transition; 0 if the slot was taken
+	head   int64 // number of the transition's last event; 0 if it is not stored
 }
 
-// insert takes the slot, unless a concurrent append takes it first.
+// insert returns a step that stores the transition at the next slot and sets t.head,
+// unless a concurrent append takes the slot first.
 func (t *transition) insert() Step {
 	after := int64(-1)
 	if t.owned != nil {
@@ -200,8 +204,9 @@ func (t *transition) insert() Step {
 		returning last`, t.run, t.events.Count, bit(t.starts), t.token, t.events.At, t.events.Body, after)
 }
 
-// settle repeats insert until it took a slot. If the transition must follow an
-// owned position, it returns errSlotTaken instead.
+// settle is called after insert has run. If the slot was taken, it repeats insert until
+// the transition is stored or, if the transition must follow a certain event, returns
+// errSlotTaken.
 func (t *transition) settle(ctx context.Context, q Querier) error {
 	for range maxTries {
 		if t.head > 0 {
@@ -233,14 +238,15 @@ func (s *Store) Events(ctx context.Context, run string, after int64, limit int) 
 	return events, s.Wrap("reading events", err)
 }
 
-// upTo returns after + limit without overflow.
+// upTo returns after + limit, but at least after + 1, without overflow.
 func upTo(after int64, limit int) int64 {
 	return after + min(int64(max(limit, 1)), math.MaxInt64-max(after, 0))
 }
 
-// eventsBetween returns the events after a number, up to the end of the batch that
-// contains the number to, or of the batch that reaches the given bytes of data.
-// Numbers have no gaps, so the range also limits the count.
+// eventsBetween returns the events with numbers greater than after. It stops at the end
+// of the batch that contains the number to, or of the batch with which the data of the
+// events reaches the given number of bytes. Numbers have no gaps, so the range also
+// limits the number of events.
 func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes int64) ([]stint.Event, error) {
 	var events []stint.Event
 	for row, err := range s.batches(ctx, `journal`, run, after, to, bytes) {
@@ -271,8 +277,8 @@ type encodedBatch struct {
 
 func scanBatch(r Row) (b encodedBatch, err error) { return b, r.Scan(&b.seq, &b.floor, &b.body) }
 
-// batches returns the rows that contain numbers in (after, to] of a sequence, up to
-// the row at which the bodies reach the given bytes.
+// batches returns the rows that contain numbers in (after, to] of a sequence. With
+// EagerRows, it stops at the row with which the bodies reach the given number of bytes.
 func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64) iter.Seq2[encodedBatch, error] {
 	if to <= after {
 		return func(func(encodedBatch, error) bool) {}

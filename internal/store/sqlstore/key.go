@@ -13,7 +13,8 @@ func scanOrgKey(r Row) (k store.OrgKey, err error) {
 	return k, r.Scan(&k.OrgID, &k.OrgName, &k.Number, &k.Sealed, timeAt{&k.CreatedAt})
 }
 
-// AddOrgKey stores a key unless there is one with its number.
+// AddOrgKey stores a key unless the organisation has a key with the same number, and
+// returns the stored key.
 func (s *Store) AddOrgKey(ctx context.Context, k store.OrgKey) (store.OrgKey, error) {
 	return change(ctx, s, "storing a key", func(ctx context.Context, q Querier) (store.OrgKey, error) {
 		if _, err := exec(ctx, q, `insert into org_keys (org_id, number, sealed, created_at) values ($1, $2, $3, $4) on conflict do nothing`,
@@ -36,8 +37,9 @@ func (s *Store) OrgKeys(ctx context.Context, org string, number uint32, limit in
 		order by k.org_id, k.number limit $3`, org, int64(number), limit)
 }
 
-// sealedTexts holds the statements for each kind of sealed text: one lists the
-// texts after ($1, $2, $3), one replaces $5 by $4.
+// sealedTexts contains the statements for each kind of sealed text. list returns up to
+// $4 texts after the organisation $1, name $2, and number $3. replace replaces the
+// sealed bytes $5 of the text ($1, $2, $3) by $4.
 var sealedTexts = map[store.SealedKind]struct{ list, replace string }{
 	store.SealedOrgKey: {
 		`select org_id, '', number, sealed from org_keys where (org_id, number) > ($1, $3) and $2 = '' order by org_id, number limit $4`,

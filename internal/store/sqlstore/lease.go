@@ -36,7 +36,8 @@ func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.D
 	})
 }
 
-// takeAway clears the worker of runs, so that the next Reap handles them.
+// takeAway removes the worker from its running runs (ids) and cancelled runs (leaving),
+// so that the next Reap handles them.
 func (s *Store) takeAway(worker string, ids, leaving []string) []Step {
 	var steps []Step
 	for _, id := range leaving {
@@ -74,7 +75,7 @@ func (s *Store) endLeases(ctx context.Context, which, arg string) error {
 	})
 }
 
-// orphaned is the condition that no worker with a lease runs r.
+// orphaned is the condition that the run r is running but its worker has no lease.
 const orphaned = `r.status = 'running' and not exists (select 1 from workers w where w.id = r.worker_id and w.lease_until <> 0)`
 
 // Reap ends expired leases, then the runs of workers without a lease. A lease is
@@ -100,8 +101,8 @@ func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error
 	return lost, err
 }
 
-// endExpired ends expired leases. It writes only if there are any, so that an idle
-// server writes nothing.
+// endExpired ends expired leases. It reads first, so that an idle server does not
+// write.
 func (s *Store) endExpired(ctx context.Context) error {
 	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where lease_until > 0 and lease_until <= `+s.d.Now+` order by id`)
 	if err != nil {

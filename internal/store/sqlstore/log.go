@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// LogSources returns events and log entries beyond a position. Both heads are read
-// in one statement. Rows up to the heads never change, so the two sequences are
-// consistent although they are read one after the other.
+// LogSources returns events and log entries beyond a position. One statement reads the
+// heads of both sequences, and rows up to the heads never change. Therefore the two
+// sequences are consistent although they are read one after the other.
 func (s *Store) LogSources(ctx context.Context, run string, from store.LogPosition, desc bool, limit int) (store.LogSources, error) {
 	var out store.LogSources
 	heads, err := s.heads(ctx, run)
@@ -43,8 +43,8 @@ func window(from, head int64, desc bool, limit int) (low, high int64) {
 	return max(0, high-int64(max(limit, 1))), high
 }
 
-// clip removes the items of the last batch that are beyond the window, and
-// reverses the order if desc is set.
+// clip removes the items at the end that are not within the window, and reverses the
+// order if desc is set.
 func clip[T any](items []T, desc bool, within func(T) bool) []T {
 	items = items[:sort.Search(len(items), func(i int) bool { return !within(items[i]) })]
 	if desc {
@@ -79,8 +79,8 @@ func (s *Store) entriesBetween(ctx context.Context, run string, after, to int64)
 	return out, nil
 }
 
-// LogPositionAt returns the position before the first event and the first entry
-// that are not before t.
+// LogPositionAt returns the position of the last event and the last entry that are
+// before t.
 func (s *Store) LogPositionAt(ctx context.Context, run string, t stint.Time) (store.LogPosition, error) {
 	var p store.LogPosition
 	heads, err := s.heads(ctx, run)
@@ -105,9 +105,9 @@ func (s *Store) LogPositionAt(ctx context.Context, run string, t stint.Time) (st
 	return p, s.Wrap("finding a time in a log", err)
 }
 
-// lastBefore returns the greatest number up to head that has a time before t. Times
-// never decrease, so it uses binary search. An index on times would make every
-// append slower.
+// lastBefore returns the greatest number up to head that has a time before t, or 0 if
+// there is none. Times never decrease, so it uses binary search. An index on times
+// would make every append slower.
 func lastBefore(t stint.Time, head int64, timeOf func(n int64) (stint.Time, error)) (int64, error) {
 	low, high := int64(0), head // numbers up to low are before t, numbers above high are not
 	for low < high {

@@ -10,11 +10,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// mount records the versions that a new run mounts, so that they are not removed
-// until the run releases them. If one no longer exists, the error is
-// store.ErrNotFound. Mounting and removal both lock the volume, so one of them
-// sees the other. A version of a deleted volume, or of another volume than the one
-// that now has the name, can be mounted if a checkpoint references it.
+// mount returns steps that record the versions which a new run mounts, so that they are
+// not removed until the run releases them. If a version no longer exists, the error is
+// store.ErrNotFound. Mounting and removal both lock the volume, so the later of the two
+// sees the result of the earlier. If a checkpoint references a version, it can be
+// mounted even if its volume is deleted or another volume now has the name.
 func (s *Store) mount(n store.NewRun) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
@@ -29,9 +29,9 @@ func (s *Store) mount(n store.NewRun) []Step {
 	return steps
 }
 
-// release releases the mounts at the end of a run. If the run was cancelled, it
-// adds the run to the table leaving instead: the worker has yet to save the run's
-// state, which references the same versions.
+// release returns steps that release the mounts at the end of a run. If the run was
+// cancelled while running, they add the run to the table leaving instead: the worker
+// has yet to save the run's state, which references the same versions.
 func release(r *store.Run, cancelled bool) []Step {
 	if cancelled {
 		return []Step{step(`insert into leaving (run_id, worker_id) values ($1, $2)`, r.ID, r.WorkerID)}
@@ -39,7 +39,7 @@ func release(r *store.Run, cancelled bool) []Step {
 	return unmount(r)
 }
 
-// unmount removes the mounts of a run.
+// unmount returns steps that remove the mounts of a run.
 func unmount(r *store.Run) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(r.Volumes)) {
@@ -48,8 +48,8 @@ func unmount(r *store.Run) []Step {
 	return steps
 }
 
-// ensureMounted mounts the versions of an ended run again, unless it still mounts
-// them. If one no longer exists, the error is store.ErrNotFound.
+// ensureMounted mounts the versions of an ended run again, unless the run still mounts
+// them. If a version no longer exists, the error is store.ErrNotFound.
 func (s *Store) ensureMounted(ctx context.Context, q Querier, r *store.Run) error {
 	_, err := one(ctx, q, value[string], `select run_id from leaving where run_id = $1`, r.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -58,13 +58,13 @@ func (s *Store) ensureMounted(ctx context.Context, q Querier, r *store.Run) erro
 	return err
 }
 
-// endLeaving releases the mounts of an ended run after its state was saved, or if it
-// will never be.
+// endLeaving returns steps that release the mounts of an ended run after its state was
+// saved, or when its worker will not save the state.
 func endLeaving(r *store.Run) []Step {
 	return append(unmount(r), step(`delete from leaving where run_id = $1`, r.ID))
 }
 
-// releaseAbandoned releases the mounts of ended runs if their worker has no lease or
+// releaseAbandoned releases the mounts of cancelled runs if their worker has no lease or
 // no longer holds them.
 func (s *Store) releaseAbandoned(ctx context.Context) error {
 	const abandoned = `not exists (select 1 from workers w where w.id = l.worker_id and w.lease_until <> 0)`

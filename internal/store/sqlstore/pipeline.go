@@ -10,15 +10,15 @@ import (
 type Step struct {
 	Query string
 	Args  []any
-	Row   func(Row) error   // called for each row; nil if the statement returns no rows
+	Row   func(Row) error   // called for each row of the result; nil if the statement returns no rows
 	Done  func(int64) error // called with the number of returned or changed rows; may be nil
 }
 
 // Row is one row of a result.
 type Row interface{ Scan(dest ...any) error }
 
-// Pipeliner is a Querier that can send steps in one round trip, and the last
-// ones together with the commit.
+// Pipeliner is a Querier that can send several steps in one round trip, and the last
+// steps together with the commit.
 type Pipeliner interface {
 	Querier
 	// Pipeline runs the steps in order and returns the first error. Later steps
@@ -29,8 +29,8 @@ type Pipeliner interface {
 	AtEnd(steps ...Step)
 }
 
-// run runs steps in order, in one round trip if the engine supports it. It skips
-// steps without a query, which only one of the engines needs.
+// run runs steps in order, in one round trip if the engine supports it. It skips steps
+// without a query, which stand for statements that the engine does not need.
 func run(ctx context.Context, q Querier, steps ...Step) error {
 	steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Query == "" })
 	if len(steps) == 0 {
@@ -75,7 +75,7 @@ func (s Step) run(ctx context.Context, q Querier) (err error) {
 	return err
 }
 
-// step returns a statement that may change any number of rows.
+// step returns a step that may change any number of rows.
 func step(query string, args ...any) Step { return Step{Query: query, Args: args} }
 
 // lockRows returns a step that locks the rows of a select with a clause of the
@@ -87,13 +87,14 @@ func lockRows(clause, query string, args ...any) Step {
 	return exists(new(bool), query+clause, args...)
 }
 
-// exists returns a step that sets found to whether the statement returns a row.
+// exists returns a step that sets *found to true if the statement returns a row, and to
+// false otherwise.
 func exists(found *bool, query string, args ...any) Step {
 	return Step{Query: query, Args: args, Row: func(Row) error { return nil }, Done: func(n int64) error { *found = n > 0; return nil }}
 }
 
-// stepOne returns a statement that must change a row. If it changes none, the
-// error is missing.
+// stepOne returns a step that must change a row. If it changes none, its error is
+// missing.
 func stepOne(missing error, query string, args ...any) Step {
 	return Step{Query: query, Args: args, Done: func(n int64) error {
 		if n == 0 {
@@ -103,8 +104,8 @@ func stepOne(missing error, query string, args ...any) Step {
 	}}
 }
 
-// into returns a step that scans the row of a statement into v and sets found if
-// there was one.
+// into returns a step that scans the row of a statement into *v, and sets *found to
+// whether there was a row.
 func into[T any](v *T, found *bool, scan func(Row) (T, error), query string, args ...any) Step {
 	return Step{
 		Query: query, Args: args,

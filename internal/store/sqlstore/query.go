@@ -42,7 +42,8 @@ func (q *query) page(r store.Range) *query {
 	return q.pageBy("id", r.After.ID, r)
 }
 
-// pageBy is like page for a list with another second sort column.
+// pageBy is like page for a list that is sorted by created_at and the given column,
+// which has the value after in the last item of the previous page.
 func (q *query) pageBy(column string, after any, r store.Range) *query {
 	if r.After.ID != "" {
 		q.and("(created_at, "+column+") < (?, ?)", micros(r.After.At), after)

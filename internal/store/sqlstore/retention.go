@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Conditions on a version v of a tree t.
+// Conditions on a version v (a row of tree_versions) of a file set t (a row of trees).
 const (
 	isHead    = `coalesce(v.number = t.head, false)`
 	isPinned  = `exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id)`
@@ -65,8 +65,9 @@ type versionKey struct {
 
 func scanVersionKey(r Row) (k versionKey, err error) { return k, r.Scan(&k.set, &k.number) }
 
-// PruneVersions removes the versions that the rule does not retain. It reads
-// candidates without locks; each transaction checks a batch of them again.
+// PruneVersions removes the versions that the rule does not retain. It reads candidates
+// without locks and removes them in batches; the transaction of each batch checks the
+// rule again.
 func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, error) {
 	const doing = "removing old versions"
 	list, err := all(ctx, s.db.Read, scanVersionKey, `select v.tree_id, v.number from trees t join tree_versions v on v.tree_id = t.id
@@ -99,8 +100,9 @@ func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, er
 	return removed, s.removeFileSets(ctx)
 }
 
-// prune removes those versions of a file set that the rule still does not retain.
-// It locks the file set, so that no run can mount one of them meanwhile.
+// prune removes the versions in list, which belong to one file set, if the rule still
+// does not retain them, and returns their number. It locks the file set, so that no run
+// can mount these versions meanwhile.
 func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []versionKey) (removed int64, err error) {
 	steps := []Step{lockRows(s.d.Lock, `select l.id from trees l where l.id = $1`, list[0].set)}
 	for _, v := range list {
@@ -115,8 +117,8 @@ func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []
 	return removed, run(ctx, q, steps...)
 }
 
-// removeFileSets removes deleted file sets without versions. They cannot get new
-// ones.
+// removeFileSets removes deleted file sets without versions. A deleted file set cannot
+// get new versions.
 func (s *Store) removeFileSets(ctx context.Context) error {
 	empty, err := all(ctx, s.db.Read, value[string], `select t.id from trees t
 		where t.deleted_at is not null and not exists (select 1 from tree_versions v where v.tree_id = t.id)`)
@@ -128,8 +130,8 @@ func (s *Store) removeFileSets(ctx context.Context) error {
 	})
 }
 
-// pruneBefore returns the time before which a version is old, in microseconds.
-// Without Since every version is old; without any rule none is.
+// pruneBefore returns the time before which a version is old, in microseconds. If Since
+// is zero, every version is old; if Last is 0 as well, no version is old.
 func pruneBefore(r store.Retention) int64 {
 	switch {
 	case !r.Since.IsZero():

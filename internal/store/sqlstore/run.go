@@ -28,8 +28,8 @@ func scanRun(r Row) (v store.Run, err error) {
 	return v, err
 }
 
-// insertRun stores the rows of a pending run. It is ready unless its session has
-// an unfinished run. The session's row is locked.
+// insertRun returns steps that store the rows of a pending run. The run is ready unless
+// its session has an unfinished run. The transaction must have locked the session.
 func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs
@@ -105,8 +105,9 @@ func scanSummary(r Row) (v stint.RunSummary, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.Status, freeText{&v.Prompt}, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt})
 }
 
-// lockRun locks a run's session, then the run, and returns it. It runs more steps
-// in the same round trip.
+// lockRun locks a run's session, then the run, and returns the run. It then runs the
+// steps in more, in the same round trip. If the run does not exist, the error is
+// store.ErrNotFound.
 func (s *Store) lockRun(ctx context.Context, q Querier, id string, more ...Step) (r store.Run, err error) {
 	var found bool
 	steps := []Step{

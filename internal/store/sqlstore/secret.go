@@ -7,8 +7,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// PutSecret creates or replaces a secret. If it exceeds the organisation's limits,
-// the error has a message for the user.
+// PutSecret creates or replaces a secret. If the secret would exceed the organisation's
+// limits, the error is a *stint.Error.
 func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 	return change(ctx, s, "storing a secret", func(ctx context.Context, q Querier) (bool, error) {
 		// Locking the organisation's row serialises the counting of secrets.
@@ -34,8 +34,8 @@ func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 	})
 }
 
-// secretUsage is the number of an organisation's secrets, their sealed bytes, and
-// the sealed bytes of the secret to be replaced.
+// secretUsage contains the number of an organisation's secrets, the total of their
+// sealed bytes, and the sealed bytes of the secret to be replaced (0 if there is none).
 type secretUsage struct{ count, size, replaced int64 }
 
 func scanSecretUsage(r Row) (u secretUsage, err error) {

@@ -23,8 +23,8 @@ func (s *Store) Sessions(ctx context.Context, org string, r store.Range) ([]stor
 	return list(ctx, s, "listing sessions", scanSession, page.text.String(), page.args...)
 }
 
-// enterSession creates the session of a run, or locks the existing one and makes
-// the run its last.
+// enterSession returns a step that creates the session of a run, or that locks the
+// existing session and records the run as its last.
 func enterSession(n store.NewRun) Step {
 	if n.OpenSession {
 		return stepOne(store.ErrExists, `insert into sessions (id, org_id, agent_id, agent_name, last_run_id, created_at, updated_at)
@@ -35,8 +35,10 @@ func enterSession(n store.NewRun) Step {
 		where id = $1 and org_id = $2`, n.SessionID, n.OrgID, n.ID, micros(n.CreatedAt))
 }
 
-// readyNext makes the oldest unfinished run of a session ready, unless another run
-// is ready. It sets next and found if it did. The session is locked.
+// readyNext returns a step that makes the oldest unfinished run of a session ready,
+// unless an unfinished run of the session already is. If it makes a run ready, it sets
+// *next to the run's ID and *found to true. The transaction must have locked the
+// session.
 func readyNext(session string, next *string, found *bool) Step {
 	return into(next, found, value[string], `update runs set ready = 1
 		where ready = 0 and status = 'pending' and id = (

@@ -13,8 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/store/groupcommit"
 )
 
-// Querier executes statements: a database, a connection, or a transaction of
-// database/sql.
+// Querier executes statements. *sql.DB, *sql.Conn, and *sql.Tx implement it.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -38,15 +37,18 @@ type Engine struct {
 type Dialect struct {
 	Now      string // the database's clock in microseconds, an expression
 	Position string // the function that returns the position of a text in another
-	// Lock and Share end a select of rows named l: Lock locks the rows for
-	// changes, Share against changes by others. Empty if there is one writer.
+	// Lock and Share are appended to a select from a table with the alias l. Lock
+	// locks the rows exclusively, so that the transaction can change them. Share
+	// prevents changes by other transactions. Both are empty if the engine has
+	// only one writer.
 	Lock, Share string
 	// ShareEpoch and LockEpoch lock the collection epoch of the organisation
-	// $1: shared by transactions that reference snapshots, exclusive for the
-	// beginning of a collection. Empty if there is one writer.
+	// $1: shared for transactions that reference snapshots, exclusive for the
+	// beginning of a collection. Both are empty if the engine has only one
+	// writer.
 	ShareEpoch, LockEpoch string
-	// EagerRows is set if the server sends all rows of a query, including those
-	// that are not read.
+	// EagerRows is set if the server sends all rows of a query even if the client
+	// stops reading. Queries must then limit the rows themselves.
 	EagerRows bool
 	Counters  Counters
 }
@@ -61,16 +63,16 @@ type Counters struct {
 	// runs, as (org_id, running, served): up to $2 of them from offset $3. Those
 	// with the fewest running runs come first, then those served longest ago.
 	NextOrgs string
-	// Lock and TryLock lock the counters of the organisation $1 and return a
-	// row if they did. Lock waits for other transactions, TryLock does not.
-	// Empty if there is one writer.
+	// Lock and TryLock lock the counters of the organisation $1, and return a
+	// row if they succeed. Lock waits for other transactions, TryLock does not.
+	// Both are empty if the engine has only one writer.
 	Lock, TryLock string
-	// ApplyChanges adds pending changes to the locked counters. Empty if there
-	// are never any.
+	// ApplyChanges adds pending changes to the locked counters of the
+	// organisation $1. It is empty if Add changes the counters directly.
 	ApplyChanges string
-	// Candidates finds and locks the runs of the organisation $1 to be claimed
+	// Candidates returns and locks the runs of the organisation $1 to be claimed
 	// next, in order: at most $3, of agents with fewer than $2 running runs. It
-	// may return fewer than there are.
+	// may return fewer runs than could be claimed.
 	Candidates string
 	MaxBatch   int // greatest $3 of Candidates
 }
@@ -109,8 +111,8 @@ func (s *Store) write(ctx context.Context, doing string, f func(ctx context.Cont
 	return s.Wrap(doing, s.db.Write(ctx, f))
 }
 
-// change is like write for a transaction with a result. If it fails, f may still
-// be running, so the result is not read.
+// change is like write for a transaction with a result. If the transaction fails, f may
+// still be running, so change does not read the result and returns a zero value.
 func change[T any](ctx context.Context, s *Store, doing string, f func(ctx context.Context, q Querier) (T, error)) (T, error) {
 	var out T
 	err := s.write(ctx, doing, func(ctx context.Context, q Querier) (err error) {
@@ -130,7 +132,8 @@ func (s *Store) writeOne(ctx context.Context, doing string, missing error, query
 	return s.write(ctx, doing, func(ctx context.Context, q Querier) error { return execOne(ctx, q, missing, query, args...) })
 }
 
-// get returns the row of a query, or store.ErrNotFound. Errors begin with doing.
+// get returns the first row of a query. If there is none, the error is
+// store.ErrNotFound. Other errors begin with doing.
 func get[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T, error), query string, args ...any) (T, error) {
 	v, err := one(ctx, s.db.Read, scan, query, args...)
 	return v, s.Wrap(doing, err)
@@ -142,12 +145,13 @@ func list[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T,
 	return out, s.Wrap(doing, err)
 }
 
-// queryRow calls the Querier with escaped texts.
+// queryRow runs a query for one row, with escaped texts in its arguments.
 func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Row {
 	return q.QueryRowContext(ctx, query, clean(args)...)
 }
 
-// one returns the row of a query, or store.ErrNotFound.
+// one returns the first row of a query. If there is none, the error is
+// store.ErrNotFound.
 func one[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) (T, error) {
 	v, err := scan(queryRow(ctx, q, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -193,7 +197,7 @@ func all[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query
 // value scans a row with one column.
 func value[T any](r Row) (v T, err error) { return v, r.Scan(&v) }
 
-// exec returns the number of rows that a statement changed.
+// exec executes a statement and returns the number of rows that it changed.
 func exec(ctx context.Context, q Querier, query string, args ...any) (int64, error) {
 	r, err := q.ExecContext(ctx, query, clean(args)...)
 	if err != nil {
@@ -212,8 +216,9 @@ func execOne(ctx context.Context, q Querier, missing error, query string, args .
 	return err
 }
 
-// Wrap adds the failed operation to an error, and store.ErrUnavailable if the
-// database is unavailable. Errors of the port are returned unchanged.
+// Wrap adds the failed operation to an error, and store.ErrUnavailable if the database
+// is unavailable. Most errors that the port defines are returned unchanged; see
+// isPortError.
 func (s *Store) Wrap(doing string, err error) error {
 	switch {
 	case err == nil || isPortError(err):
@@ -226,7 +231,8 @@ func (s *Store) Wrap(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isPortError reports whether err is an error that the port defines.
+// isPortError reports whether err is one of the errors of the port that Wrap returns
+// unchanged.
 func isPortError(err error) bool {
 	if slices.Contains([]error{store.ErrNotFound, store.ErrExists, store.ErrLeaseLost, store.ErrKeyReused, store.ErrKeyInUse}, err) {
 		return true

@@ -78,7 +78,8 @@ func percentiles(b *testing.B, took []time.Duration) {
 	}
 }
 
-// starts measures the time from the creation of a run to its claim, one at a time.
+// starts measures the time from the creation of a run to its claim, one run at a time.
+// If fused is set, one transaction creates and claims the run.
 func starts(b *testing.B, s store.Store, fused bool) {
 	worker := Worker(b, s)
 	var took []time.Duration
@@ -167,8 +168,8 @@ func pages(b *testing.B, s store.Store, n int) {
 	}
 }
 
-// SeedTime returns the creation time of seeded run number i. One in ten seeded runs
-// failed. They belong to ten agents, ag_0 to ag_9.
+// SeedTime returns the creation time of seeded run number i. The seeded runs belong to
+// ten agents, ag_0 to ag_9. Those of ag_7 failed; the others completed.
 func SeedTime(i int) stint.Time { return stint.TimeOfMicros(1_700_000_000_000_000 + int64(i)*1000) }
 
 // SeedID returns the ID of seeded run number i.

@@ -1,5 +1,5 @@
-// Package sqltest provides fixtures for the tests that the SQL adapters have
-// beside the suite, and benchmarks with comparable numbers for both engines.
+// Package sqltest provides fixtures for the tests that the SQL adapters have in
+// addition to the suite, and benchmarks with comparable results for both engines.
 package sqltest
 
 import (
@@ -38,7 +38,7 @@ func Entry(message string) stint.LogEntry {
 	return stint.LogEntry{Timestamp: now(), Type: stint.LogSystem, Level: "info", Message: message}
 }
 
-// NewRun returns a run of agent number i with its own session.
+// NewRun returns a pending run of agent number i in a new session.
 func NewRun(i int) store.NewRun {
 	var n store.NewRun
 	n.ID, n.SessionID, n.OpenSession = ids.New(stint.PrefixRun), ids.New(stint.PrefixSession), true
@@ -58,7 +58,7 @@ func Worker(t testing.TB, s store.Store) string {
 	return w.ID
 }
 
-// StartRuns creates and claims n runs.
+// StartRuns creates n runs, claims them for a new worker, and returns their positions.
 func StartRuns(t testing.TB, s store.Store, n int) []store.Position {
 	t.Helper()
 	worker := Worker(t, s)

@@ -48,8 +48,9 @@ func claim(t *testing.T, s store.Store, worker string) store.Claim {
 	return claims[0]
 }
 
-// takenAway renews the lease with a ttl shorter than the age of the claims, then
-// with a long one. It reports false if the lease expired in between.
+// takenAway renews the lease with a ttl shorter than the age of the claims, so that runs
+// other than known are taken from the worker, then with a long ttl. It reports false if
+// the lease expired in between.
 func takenAway(t *testing.T, s store.Store, worker string, known store.Claim) bool {
 	t.Helper()
 	const ttl = 100 * time.Millisecond

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// MigrateMounts checks that the migration that adds mounts records those of
-// pending runs. downgrade closes the store, runs statements, and opens the database
+// MigrateMounts checks that the migration that adds the table mounts records the mounts
+// of pending runs. downgrade closes the store, runs statements, and opens the database
 // again.
 func MigrateMounts(t testing.TB, s store.Store, downgrade func(statements ...string) store.Store) {
 	t.Helper()
