@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-const rateBurst = 100 * time.Millisecond // that bytes may be early
+const rateBurst = 100 * time.Millisecond // time by which bytes may precede the rate
 
 // rateLimit limits one direction of a run's traffic. A nil rateLimit has no
 // limit. It is safe for concurrent use.
@@ -15,10 +15,10 @@ type rateLimit struct {
 	rate int64 // bytes per second
 
 	mu   sync.Mutex // guards free
-	free time.Time  // when all bytes so far are within the rate
+	free time.Time  // time at which all bytes so far are within the rate
 }
 
-// newRateLimit returns nil if rate is 0.
+// newRateLimit returns a limit of rate bytes per second, or nil if rate is 0.
 func newRateLimit(rate int64) *rateLimit {
 	if rate == 0 {
 		return nil
@@ -26,7 +26,8 @@ func newRateLimit(rate int64) *rateLimit {
 	return &rateLimit{rate: rate}
 }
 
-// limit returns the part of b that may pass at once.
+// limit returns the beginning of b that may be transferred at once: at most 32 KiB, and at
+// most the bytes of 100 ms.
 func (l *rateLimit) limit(b []byte) []byte {
 	if l == nil {
 		return b
@@ -34,7 +35,7 @@ func (l *rateLimit) limit(b []byte) []byte {
 	return b[:min(int64(len(b)), max(1, min(32<<10, l.rate/10)))]
 }
 
-// wait waits until n more bytes are within the rate, or ctx ends.
+// wait counts n more bytes and waits until they are within the rate, or ctx ends.
 func (l *rateLimit) wait(ctx context.Context, n int) {
 	if l == nil || n == 0 {
 		return
@@ -58,7 +59,7 @@ func (l *rateLimit) wait(ctx context.Context, n int) {
 	}
 }
 
-// limitedReader reads at a rate.
+// limitedReader reads from r at a limited rate.
 type limitedReader struct {
 	r    io.Reader
 	rate *rateLimit

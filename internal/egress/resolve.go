@@ -13,7 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// resolve answers a DNS question of the sandbox. It logs refusals and failures.
+// resolve returns the reply to a DNS question of the sandbox. It logs refusals and
+// failed lookups.
 func (u *Uplink) resolve(ctx context.Context, q dnsmessage.Question) dns.Reply {
 	began := u.gateway.config.Now()
 	name, err := policy.CanonicalDomain(q.Name.String())
@@ -57,7 +58,8 @@ func (u *Uplink) resolve(ctx context.Context, q dnsmessage.Question) dns.Reply {
 	return dns.Reply{Addr: addr}
 }
 
-// loopback answers questions about the sandbox itself.
+// loopback returns the reply to a question of type t for localhost, which is the sandbox
+// itself.
 func loopback(t dnsmessage.Type) dns.Reply {
 	if t == dnsmessage.TypeA {
 		return dns.Reply{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
@@ -65,7 +67,8 @@ func loopback(t dnsmessage.Type) dns.Reply {
 	return dns.Reply{}
 }
 
-// allowsLookup decides whether a name may be looked up on any port.
+// allowsLookup returns the rule that allows connections to name on at least one port, or
+// a refusal. A name that is refused is not looked up.
 func (u *Uplink) allowsLookup(name string) (rule string, refused *policy.Refusal) {
 	switch {
 	case u.policy.IsInternal(name):
@@ -85,8 +88,8 @@ func (u *Uplink) allowsLookup(name string) (rule string, refused *policy.Refusal
 	return u.policy.DecideName(name, 0)
 }
 
-// checkName looks a name up. It returns a refusal if none of its addresses is
-// allowed.
+// checkName looks up a name, except a reserved name. If none of its addresses is allowed,
+// checkName returns a refusal.
 func (u *Uplink) checkName(ctx context.Context, name string) (*policy.Refusal, error) {
 	if policy.IsReserved(name) {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	tunnelChunk = 1 << 20         // bytes after which a copy is counted
-	tunnelTick  = 5 * time.Second // after which it is counted at the latest
+	tunnelChunk = 1 << 20         // bytes after which copied bytes are counted
+	tunnelTick  = 5 * time.Second // time after which copied bytes are counted at the latest
 )
 
 var errIdle = errors.New("no bytes were transferred for too long")
@@ -24,22 +24,23 @@ type tunnel struct {
 	uplink   *Uplink
 	client   net.Conn
 	server   net.Conn
-	lastByte atomic.Int64 // when bytes were last transferred, in Unix nanoseconds
+	lastByte atomic.Int64 // time of the last transferred bytes, in Unix nanoseconds
 	fail     sync.Once
 	err      error // the first error, which closed both connections
 }
 
-// direction is one half of a tunnel. Between TCP connections without a rate, the
-// kernel copies the bytes.
+// direction is one direction of a tunnel. If both connections are TCP connections and
+// there is no rate limit, the kernel copies the bytes.
 type direction struct {
 	dst, src net.Conn
 	rate     *rateLimit
-	total    *atomic.Int64 // of the run
+	total    *atomic.Int64 // bytes of the run in this direction
 	bytes    int64
 }
 
-// tunnel copies bytes in both directions until both sides have closed theirs,
-// one fails, or the idle time-out passes.
+// tunnel copies bytes in both directions. It returns when both sides have closed their
+// sending direction, when a direction fails, or when no bytes were transferred for the
+// idle time-out.
 func (c *connection) tunnel(r *serverConn) {
 	c.logServerConn(r)
 	u := c.uplink
@@ -47,7 +48,7 @@ func (c *connection) tunnel(r *serverConn) {
 	t.lastByte.Store(time.Now().UnixNano())
 	request := direction{dst: r.conn, src: c.Conn, rate: u.up, total: &u.sent}
 	response := direction{dst: c.Conn, src: r.conn, rate: u.down, total: &u.received}
-	u.sent.Add(int64(-len(c.prefix))) // counted again when they are written
+	u.sent.Add(int64(-len(c.prefix))) // these bytes are counted again when they are written
 	var w sync.WaitGroup
 	w.Go(func() { t.pass(&request, c.prefix) })
 	t.pass(&response, c.greeting)
@@ -63,8 +64,8 @@ func (c *connection) tunnel(r *serverConn) {
 	})
 }
 
-// pass copies one direction to its end. After an error it resets both
-// connections, so that the other side does not take it for a regular end.
+// pass writes first and copies one direction to its end. After an error it resets both
+// connections, so that neither side mistakes the error for a regular end.
 func (t *tunnel) pass(d *direction, first []byte) {
 	err := t.copy(d, first)
 	if err == nil {
@@ -107,7 +108,7 @@ func (t *tunnel) copy(d *direction, first []byte) error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case time.Since(began) >= idle || time.Since(time.Unix(0, t.lastByte.Load())) >= idle:
-			return errIdle // the first condition is a write that blocked
+			return errIdle // time.Since(began) >= idle means that a write blocked
 		}
 	}
 }

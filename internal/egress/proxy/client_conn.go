@@ -18,25 +18,25 @@ import (
 
 const (
 	handshakeTime = 15 * time.Second
-	headTime      = 30 * time.Second // for a request's headers
-	idleTime      = 3 * time.Minute  // without a request
-	maxStreams    = 32               // requests at once on an HTTP/2 connection
+	headTime      = 30 * time.Second // time limit for a request's headers
+	idleTime      = 3 * time.Minute  // time without a request after which a connection is closed
+	maxStreams    = 32               // simultaneous requests on an HTTP/2 connection
 	streamWindow  = 512 << 10        // buffered bytes of a body
 	connWindow    = 4<<20 - 1        // buffered bytes of all bodies on a connection
 )
 
-// Serve forwards the HTTP/1 requests of c and closes it. It returns nil when the
-// client has closed the connection, or the cause of ctx. All its goroutines have
-// ended then.
+// Serve forwards the HTTP/1 requests of c and then closes c. If ctx has ended, Serve
+// returns the cause of ctx. If only the connection has ended, it returns nil. All its
+// goroutines have ended when it returns.
 func (h *Handler) Serve(ctx context.Context, c net.Conn) error {
 	s := newClientConn(ctx, h)
 	return s.serve(ctx, newStrictReader(c))
 }
 
-// ServeTLS terminates TLS with a certificate for Host, issued by a, and forwards
-// requests of HTTP/1.1 or HTTP/2, whichever the client prefers. If the client
-// requests another host's certificate or does not trust a, ServeTLS returns an
-// error, and there is no Exchange.
+// ServeTLS terminates TLS with a certificate for Host that a issues. It then forwards
+// requests like Serve, of HTTP/2 if the client supports it, and otherwise of HTTP/1.1. If
+// the client requests another host's certificate or does not trust a, ServeTLS returns
+// an error and records no Exchange.
 func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *tlsca.Authority) error {
 	t := tls.Server(c, &tls.Config{
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -47,7 +47,7 @@ func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *tlsca.Authority) 
 		},
 		NextProtos:             []string{"h2", "http/1.1"},
 		MinVersion:             tls.VersionTLS12,
-		SessionTicketsDisabled: true, // the key is not kept between connections
+		SessionTicketsDisabled: true, // so that no ticket key is kept between connections
 	})
 	shake, cancel := context.WithTimeout(ctx, handshakeTime)
 	err := t.HandshakeContext(shake)
@@ -70,7 +70,7 @@ type clientConn struct {
 	ctx        context.Context //nolint:containedctx // ends with the connection
 	cancel     context.CancelFunc
 	reader     *strictReader // nil for HTTP/2
-	requests   int           // from reader, one after the other
+	requests   int           // number of requests from reader so far; they are served one after the other
 	secretHost string        // the only host that may receive secrets
 	broker     *broker
 	brokerPort uint16
@@ -90,9 +90,9 @@ func newClientConn(ctx context.Context, h *Handler) *clientConn {
 	return s
 }
 
-// brokerOf returns the broker for a request, or nil if no secret is for its
-// host. The port differs between requests in cleartext only, where requests
-// arrive one after the other.
+// brokerOf returns the broker for a request to host, or nil if no secret may be sent to
+// the host. The port can change only between cleartext requests. These are served one
+// after the other, so brokerOf needs no lock.
 func (s *clientConn) brokerOf(host string, port uint16) *broker {
 	if host != s.secretHost {
 		return nil
@@ -103,8 +103,8 @@ func (s *clientConn) brokerOf(host string, port uint16) *broker {
 	return s.broker
 }
 
-// serve handles the requests of c, which is a *strictReader or a *tls.Conn that
-// negotiated HTTP/2, and waits for all goroutines of them.
+// serve serves the requests of c, which is a *strictReader or a *tls.Conn that
+// negotiated HTTP/2. It waits for all goroutines that serve them.
 func (s *clientConn) serve(ctx context.Context, c net.Conn) error {
 	defer s.cancel()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
@@ -113,7 +113,7 @@ func (s *clientConn) serve(ctx context.Context, c net.Conn) error {
 	if w, ok := c.(*strictReader); ok {
 		s.reader = w
 	}
-	_ = server.Serve(l) // returns that the listener was closed
+	_ = server.Serve(l) // always returns the error that the listener was closed
 	s.handlers.end()
 	stop()
 	s.cancel()
@@ -128,7 +128,7 @@ func (s *clientConn) server(l *singleListener) *http.Server {
 	protocols.SetHTTP2(true)
 	limit := maxHead
 	if _, ok := l.conn.(*strictReader); ok {
-		limit += 64 << 10 // the reader has the lower limit, which is logged
+		limit += 64 << 10 // the strictReader applies maxHead itself, so that such requests are recorded
 		protocols.SetHTTP2(false)
 	}
 	return &http.Server{
@@ -148,7 +148,7 @@ func (s *clientConn) server(l *singleListener) *http.Server {
 	}
 }
 
-// singleListener is a listener with one connection. Close may be called several
+// singleListener is a listener that accepts one connection. Close may be called several
 // times.
 type singleListener struct {
 	conn  net.Conn
@@ -180,9 +180,10 @@ func (l *singleListener) Close() error {
 
 func (l *singleListener) Addr() net.Addr { return l.conn.LocalAddr() }
 
-// tracker counts handlers. After end, none begins.
+// tracker counts the handlers of a connection. end waits for the end of all handlers.
+// After end has been called, begin returns false.
 type tracker struct {
-	mu    sync.Mutex // guards ended; held while wg grows
+	mu    sync.Mutex // guards ended, and prevents that a handler begins during end
 	ended bool
 	wg    sync.WaitGroup
 }

@@ -29,14 +29,13 @@ type exchange struct {
 	sent     atomic.Int64
 	received atomic.Int64
 
-	mu       sync.Mutex // guards reading and answered; held while another goroutine writes early hints
+	mu       sync.Mutex // guards reading and answered; held while hint writes
 	reading  bool       // net/http may be writing 100 Continue, so hints are dropped
 	answered bool       // the response has begun
 }
 
-// ServeHTTP forwards a request. It panics with http.ErrAbortHandler, and no other
-// value, if a response is incomplete: net/http then closes the connection or the
-// stream.
+// ServeHTTP forwards a request. If the response is incomplete, it panics with
+// http.ErrAbortHandler, so that net/http closes the connection or the stream.
 func (s *clientConn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.handlers.begin() {
 		return
@@ -51,7 +50,8 @@ func (s *clientConn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve forwards the request. Its headers are counted during this time.
+// serve forwards the request. Until it returns, the request's headers are counted in
+// HeaderBytes. If the response is incomplete, serve returns false.
 func (x *exchange) serve() (complete bool) {
 	if heads := x.conn.h.HeaderBytes; heads != nil {
 		size := headerSize(x.r)
@@ -82,7 +82,8 @@ func protocol(r *http.Request) string {
 	return "http/1.0"
 }
 
-// forward returns false if the client received only a part of a response.
+// forward forwards or refuses the request. If the client did not receive a complete
+// response, forward returns false.
 func (x *exchange) forward() (complete bool) {
 	if x.conn.reader != nil {
 		x.conn.requests++
@@ -131,8 +132,8 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// hint forwards an informational response, except 100 Continue, which net/http
-// writes when the body is read. A hint that arrives at that time is dropped.
+// hint forwards an informational (1xx) response, except 100 Continue: net/http writes
+// 100 Continue when the body is read. If a hint arrives during that read, it is dropped.
 func (x *exchange) hint(code int, header textproto.MIMEHeader) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -145,7 +146,7 @@ func (x *exchange) hint(code int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// refuse responds to a request that is not forwarded.
+// refuse writes an error response to a request that is not forwarded.
 func (x *exchange) refuse(f *fault) bool {
 	if f.method != "" {
 		x.record.Method = f.method
@@ -157,9 +158,10 @@ func (x *exchange) refuse(f *fault) bool {
 	return x.answer(f.status, f.message)
 }
 
-// fail responds if the server sent no response.
+// fail writes an error response because the server sent no response. If the exchange has
+// been cancelled, it writes nothing and returns false.
 func (x *exchange) fail(err error) bool {
-	if f := x.conn.fault(); f != nil { // the body was malformed
+	if f := x.conn.fault(); f != nil { // the request's body is malformed
 		return x.refuse(f)
 	}
 	if r, ok := asRefusal(err); ok {
@@ -177,7 +179,8 @@ func (x *exchange) fail(err error) bool {
 	return x.answer(http.StatusBadGateway, failureMessage(x.record.Host, err))
 }
 
-// fault returns why the reader refused the current request, or nil.
+// fault returns the reason for which the strictReader refused the current request, or
+// nil if it did not refuse the request.
 func (s *clientConn) fault() *fault {
 	if s.reader == nil {
 		return nil
@@ -188,7 +191,7 @@ func (s *clientConn) fault() *fault {
 	return nil
 }
 
-// answer writes a response with a message of the proxy.
+// answer writes a response that contains a message of the proxy.
 func (x *exchange) answer(status int, message string) bool {
 	x.record.Status = status
 	body := message + "\n"
@@ -197,16 +200,16 @@ func (x *exchange) answer(status int, message string) bool {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	if x.conn.reader != nil {
-		h.Set("Connection", "close") // further bytes may be misinterpreted
+		h.Set("Connection", "close") // bytes after a refused request could be misinterpreted
 	}
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
-		_, _ = io.WriteString(x.w, body) // the client may have left
+		_, _ = io.WriteString(x.w, body) // the client may have closed the connection
 	}
 	return true
 }
 
-// finish calls Record.
+// finish completes the Exchange and passes it to Record.
 func (x *exchange) finish() {
 	h := x.conn.h
 	if h.Record == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // outgoingHeaders returns the headers of the request to the server: the client's
-// without hop-by-hop headers, and with secrets inserted. All changes of outgoing
-// headers are made here.
+// headers without hop-by-hop headers and with secrets. inserted reports whether they
+// contain a secret. It also sets the protocol of a requested upgrade.
 func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *fault) {
 	in := x.r.Header
 	header = make(http.Header, len(in)+2)
@@ -30,12 +30,12 @@ func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *faul
 		header["Te"] = []string{"trailers"}
 	}
 	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{""} // the transport adds none
+		header["User-Agent"] = []string{""} // keeps the transport from adding one
 	}
 	if x.conn.reader != nil && httpguts.HeaderValuesContainsToken(in["Connection"], "upgrade") {
 		x.upgrade = in.Get("Upgrade")
 		if x.upgrade == "" || strings.EqualFold(x.upgrade, "h2c") {
-			x.upgrade = "" // cleartext HTTP/2 is optional for the client
+			x.upgrade = "" // an upgrade to cleartext HTTP/2 is omitted; the client continues with HTTP/1
 			delete(header, "Http2-Settings")
 		} else {
 			header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{x.upgrade}
@@ -44,8 +44,8 @@ func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *faul
 	return header, inserted, nil
 }
 
-// insertSecrets returns the values of a header with secrets inserted, and whether
-// there are any.
+// insertSecrets returns the values of a header with secrets instead of their
+// placeholders, and reports whether it inserted any.
 func (x *exchange) insertSecrets(name string, values []string) (out []string, inserted bool, f *fault) {
 	for _, v := range values {
 		value, found, f := x.broker.header(name, v)
@@ -58,8 +58,9 @@ func (x *exchange) insertSecrets(name string, values []string) (out []string, in
 	return out, inserted, nil
 }
 
-// IsHopByHop reports whether a header applies to one connection and is not
-// forwarded. connection contains the values of the Connection header.
+// IsHopByHop reports whether a header applies only to one connection, so that it must
+// not be forwarded. name is in canonical form; connection contains the values of the
+// message's Connection header.
 func IsHopByHop(name string, connection []string) bool {
 	switch name {
 	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",

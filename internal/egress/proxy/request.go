@@ -13,11 +13,12 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// ruleHost is the rule of requests for a host other than the connection's.
+// ruleHost is the rule of refused requests for a host or port other than the
+// connection's.
 const ruleHost = "host mismatch"
 
-// check determines the host and URL of the request. It returns a fault if the
-// request is not forwarded.
+// check determines the host and URL of the request. If the request must not be
+// forwarded, check returns a fault.
 func (x *exchange) check() *fault {
 	if f := x.conn.fault(); f != nil {
 		return f
@@ -49,7 +50,8 @@ func (x *exchange) check() *fault {
 	return nil
 }
 
-// findTarget returns the host and port of the request, and sets its target.
+// findTarget returns the host and port of the request, and sets x.target to its path and
+// query.
 func (x *exchange) findTarget() (host string, port uint16, f *fault) {
 	h, uri := x.conn.h, x.r.RequestURI
 	x.target, port = uri, h.Port
@@ -84,7 +86,7 @@ func (x *exchange) findTarget() (host string, port uint16, f *fault) {
 	return host, uint16(n), nil
 }
 
-// afterAuthority returns path and query of an absolute URL.
+// afterAuthority returns the path and query of an absolute URL. The path is at least "/".
 func afterAuthority(uri string) string {
 	_, rest, _ := strings.Cut(uri, "://")
 	at := strings.IndexAny(rest, "/?#")
@@ -97,7 +99,8 @@ func afterAuthority(uri string) string {
 	return rest[at:]
 }
 
-// checkHTTP2 checks headers that repeat information of the HTTP/2 framing.
+// checkHTTP2 checks the headers of an HTTP/2 request that repeat information of the
+// HTTP/2 framing: Host and Content-Length.
 func (x *exchange) checkHTTP2() *fault {
 	if x.r.ProtoMajor != 2 {
 		return nil
@@ -119,7 +122,8 @@ func (x *exchange) checkHTTP2() *fault {
 	return nil
 }
 
-// outgoing returns the request to the server.
+// outgoing returns the request to the server. If a secret cannot be sent, it returns a
+// fault.
 func (x *exchange) outgoing() (*http.Request, *fault) {
 	x.broker = x.conn.brokerOf(x.record.Host, x.record.Port)
 	path, query, hasQuery := strings.Cut(x.target, "?")
@@ -135,7 +139,7 @@ func (x *exchange) outgoing() (*http.Request, *fault) {
 		inserted = inserted || found
 	}
 	if inserted {
-		header["Accept-Encoding"] = []string{"identity"} // the value can be redacted in plain text only
+		header["Accept-Encoding"] = []string{"identity"} // secrets can be redacted only in an uncompressed response
 	}
 	out := &http.Request{
 		Method: x.r.Method, URL: x.outgoingURL(path, query, hasQuery), Host: x.r.Host, Header: header,
@@ -151,27 +155,28 @@ func (x *exchange) outgoing() (*http.Request, *fault) {
 	return out, nil
 }
 
-// outgoingURL returns the URL with exactly the path that the client sent.
+// outgoingURL returns the URL of the request to the server. Its path is exactly the path
+// that the client sent.
 func (x *exchange) outgoingURL(path, query string, hasQuery bool) *url.URL {
 	u := &url.URL{
 		Scheme: x.conn.h.Scheme, Host: hostPort(x.conn.h.Scheme, x.record.Host, x.record.Port),
 		Opaque: path, RawQuery: query, ForceQuery: hasQuery && query == "",
 	}
-	if strings.HasPrefix(path, "//") { // as Opaque it would be read as a host
+	if strings.HasPrefix(path, "//") { // in Opaque, such a path would be interpreted as a host
 		u.Opaque, u.Path, u.RawPath = "", x.r.URL.Path, x.r.URL.RawPath
 	}
 	return u
 }
 
-// addBody sets the body to the client's.
+// addBody sets the body of out to the body of the client's request.
 func (x *exchange) addBody(out *http.Request) {
 	b := &requestBody{x: x}
 	out.Body = b
 	if x.r.ContentLength < 0 {
 		out.TransferEncoding = []string{"chunked"}
 	}
-	// A server may close a pooled connection just before it is reused. The
-	// transport then dials again if the body was not read yet.
+	// If a server closes an idle connection just before the transport reuses it, the
+	// transport dials again. It can do so only if the body was not read yet.
 	out.GetBody = func() (io.ReadCloser, error) {
 		if b.started.Load() {
 			return nil, errors.New("the request's body was read already")
@@ -180,7 +185,8 @@ func (x *exchange) addBody(out *http.Request) {
 	}
 }
 
-// requestBody counts the bytes of the client's body. The HTTP server closes it.
+// requestBody is the body of a client's request. It counts the bytes that are read. Close
+// does nothing, because the HTTP server closes the body.
 type requestBody struct {
 	x       *exchange
 	started atomic.Bool
@@ -207,7 +213,7 @@ func (x *exchange) setReading(reading bool) {
 
 func (b *requestBody) Close() error { return nil }
 
-// clip shortens a URL for the log.
+// clip returns a URL for the log: at most maxURL bytes of valid UTF-8.
 func clip(s string) string {
 	if len(s) > maxURL {
 		return strings.ToValidUTF8(s[:maxURL], "")
@@ -215,7 +221,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// hostPort returns host:port as in a URL, without the scheme's default port.
+// hostPort returns the host and port in the form of a URL. It omits the default port of
+// the scheme.
 func hostPort(scheme, host string, port uint16) string {
 	if scheme == "http" && port == 80 || scheme == "https" && port == 443 {
 		if strings.Contains(host, ":") {

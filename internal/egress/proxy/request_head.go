@@ -10,27 +10,29 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ruleFraming is the rule of malformed requests.
+// ruleFraming is the rule of refused requests that are malformed or unsupported.
 const ruleFraming = "http framing"
 
 func badFraming(message string) *fault {
 	return &fault{status: http.StatusBadRequest, rule: ruleFraming, message: message}
 }
 
-// framing is the length of a request's body.
+// framing describes the body of a request: its length in bytes, or the chunked transfer
+// encoding.
 type framing struct {
 	length  int64
 	chunked bool
 }
 
-// framingFields are the headers of a request that determine its host and length.
+// framingFields contains the number and the last value of the headers that determine the
+// host and the body length of a request.
 type framingFields struct {
 	hosts, lengths, encodings int
 	host, length, encoding    string
 }
 
-// checkHead checks a request's first line and headers. Each line ends with CR LF;
-// the last one is empty.
+// checkHead checks a request's first line and headers, and returns the framing of its
+// body. Each line of head must end with CR LF, and the last line must be empty.
 func checkHead(head []byte) (framing, *fault) {
 	line, rest, _ := bytes.Cut(head, []byte("\r\n"))
 	target, minor, f := checkRequestLine(line)
@@ -76,7 +78,7 @@ func checkRequestLine(line []byte) (target string, minor byte, f *fault) {
 	return "", 0, &fault{status: http.StatusHTTPVersionNotSupported, rule: ruleFraming, message: "Only HTTP/1.0 and HTTP/1.1 are supported on this connection."}
 }
 
-// checkField splits a header line into name and value.
+// checkField checks a header line and splits it into name and value.
 func checkField(line []byte) (name, value string, f *fault) {
 	n, v, ok := bytes.Cut(line, []byte(":"))
 	if !ok || !isToken(n) { // a folded line begins with white space, which is invalid in a name
@@ -103,7 +105,8 @@ func (s *framingFields) add(name, value string) {
 	}
 }
 
-// checkHost requires one host, which must equal the host of an absolute URL.
+// checkHost returns a fault if the request has several Host headers, or none in HTTP/1.1.
+// If target is an absolute URL, the hosts of the URL and the header must be equal.
 func (s *framingFields) checkHost(target string, minor byte) *fault {
 	if s.hosts > 1 || s.hosts == 0 && minor == '1' {
 		return badFraming("The request must have one Host header.")
@@ -139,13 +142,14 @@ func (s *framingFields) framing(minor byte) (framing, *fault) {
 	return framing{}, nil
 }
 
-// decimal parses a number of digits only.
+// decimal parses a non-negative decimal number that consists only of digits.
 func decimal(s string) (int64, bool) {
 	n, err := strconv.ParseUint(s, 10, 63) // refuses signs and underscores
 	return int64(n), err == nil
 }
 
-// chunkSize parses the line before a chunk: hexadecimal digits and extensions.
+// chunkSize returns the size in the line before a chunk, which contains hexadecimal
+// digits and optional extensions. It returns false if the line is malformed.
 func chunkSize(line []byte) (int64, bool) {
 	digits, extensions, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimRight(digits, " \t")
@@ -153,7 +157,8 @@ func chunkSize(line []byte) (int64, bool) {
 	return int64(n), err == nil && len(digits) <= 16 && httpguts.ValidHeaderFieldValue(string(extensions))
 }
 
-// methodOf returns the method of a malformed request, or "".
+// methodOf returns the method at the beginning of a malformed request, or "" if there is
+// none.
 func methodOf(head []byte) string {
 	method, _, ok := bytes.Cut(head[:min(len(head), 32)], []byte(" "))
 	if !ok || !isToken(method) {
@@ -171,7 +176,8 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// isTarget reports whether s is valid in a request's first line.
+// isTarget reports whether s is valid as the target in a request's first line: it is not
+// empty and contains neither spaces nor control characters.
 func isTarget(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {

@@ -13,12 +13,12 @@ const copySize = 32 << 10
 
 var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// respond forwards the server's response. It returns false if the client
-// received only a part.
+// respond forwards the server's response to the client. If the client received only part
+// of the response, respond returns false.
 func (x *exchange) respond(res *http.Response) (complete bool) {
 	h := x.w.Header()
 	x.copyHeader(res.Header)
-	for _, name := range []string{"Date", "Content-Type"} { // net/http does not add what the server omitted
+	for _, name := range []string{"Date", "Content-Type"} { // keeps net/http from adding a header that the server omitted
 		if _, ok := h[name]; !ok {
 			h[name] = nil
 		}
@@ -35,7 +35,7 @@ func (x *exchange) respond(res *http.Response) (complete bool) {
 	x.w.WriteHeader(res.StatusCode)
 	control := http.NewResponseController(x.w)
 	if res.ContentLength < 0 && x.r.Method != http.MethodHead {
-		_ = control.Flush() // the headers of a stream are sent at once; an error recurs below
+		_ = control.Flush() // send the headers of a stream at once; after an error, the copy below fails too
 	}
 	if err := x.copyBody(res.Body, control, redacted); err != nil {
 		x.record.Err = x.endError(err)
@@ -45,7 +45,8 @@ func (x *exchange) respond(res *http.Response) (complete bool) {
 	return true
 }
 
-// redactsBody reports whether secrets are redacted in the body.
+// redactsBody reports whether secrets must be redacted in the response's body. Compressed
+// bodies are not redacted.
 func (x *exchange) redactsBody(res *http.Response) bool {
 	if x.broker == nil || x.r.Method == http.MethodHead || res.ContentLength == 0 || res.StatusCode == http.StatusNotModified {
 		return false
@@ -58,7 +59,8 @@ func (x *exchange) redactsBody(res *http.Response) bool {
 	return true
 }
 
-// copyHeader adds the redacted headers for the client.
+// copyHeader copies the headers of a response for the client, with redacted values and
+// without hop-by-hop headers.
 func (x *exchange) copyHeader(from http.Header) {
 	to := x.w.Header()
 	for name, values := range from {
@@ -68,7 +70,8 @@ func (x *exchange) copyHeader(from http.Header) {
 	}
 }
 
-// redact changes values, which the transport made for this exchange only.
+// redact redacts secrets in values and returns values. It changes the slice, which
+// belongs only to this exchange.
 func (x *exchange) redact(values []string) []string {
 	if x.broker == nil {
 		return values
@@ -80,7 +83,7 @@ func (x *exchange) redact(values []string) []string {
 	return values
 }
 
-// copyBody forwards the response's body to the client.
+// copyBody forwards the response's body to the client and redacts it if redacted is set.
 func (x *exchange) copyBody(body io.Reader, control *http.ResponseController, redacted bool) error {
 	received := func(n int) { x.received.Add(int64(n)) }
 	if !redacted {
@@ -93,8 +96,9 @@ func (x *exchange) copyBody(body io.Reader, control *http.ResponseController, re
 	return redactor.Close()
 }
 
-// CopyBody copies a response's body and flushes each piece as soon as it arrives.
-// received is called with the length of each piece.
+// CopyBody copies a response's body to a client and flushes each piece as soon as it
+// arrives. It calls received with the length of each piece in bytes. It returns the first
+// error of reading, writing, or flushing.
 func CopyBody(to io.Writer, body io.Reader, control *http.ResponseController, received func(int)) error {
 	buf := buffers.Get().(*[copySize]byte)
 	defer buffers.Put(buf)
@@ -118,12 +122,13 @@ func CopyBody(to io.Writer, body io.Reader, control *http.ResponseController, re
 	}
 }
 
-// copyTrailer forwards the trailers.
+// copyTrailer forwards the trailers of a response. announced is the number of trailers
+// that the headers announced.
 func (x *exchange) copyTrailer(trailer http.Header, announced int, control *http.ResponseController) {
 	if len(trailer) == 0 {
 		return
 	}
-	_ = control.Flush() // trailers need a body, even if it is empty
+	_ = control.Flush() // begins the body, because trailers need a body, even if it is empty
 	prefix := ""
 	if len(trailer) != announced {
 		prefix = http.TrailerPrefix
@@ -133,8 +138,9 @@ func (x *exchange) copyTrailer(trailer http.Header, announced int, control *http
 	}
 }
 
-// endError returns the error to record for a copy that failed: the cause if the
-// client left or the connection ended, else err without secrets.
+// endError returns the error to record for a copy that failed with err. If the request's
+// body was malformed, this is the fault. If the client or the connection has ended, it is
+// the cause. Otherwise it is err without secrets.
 func (x *exchange) endError(err error) error {
 	if f := x.conn.fault(); f != nil {
 		x.record.Refused, x.record.Rule = true, f.rule
@@ -149,9 +155,9 @@ func (x *exchange) endError(err error) error {
 	return err
 }
 
-// cause returns why the exchange must end, or nil. The outer context is checked
-// first: when it ends, contexts are cancelled and connections closed in any
-// order, so a closed connection can be noticed before the request's context ends.
+// cause returns the cause for which the exchange must end, or nil. It checks the context
+// of the connection first: when this context ends, the connections are closed, and
+// net/http may cancel the request's context with another cause.
 func (x *exchange) cause() error {
 	if cause := context.Cause(x.conn.parent); cause != nil {
 		return cause

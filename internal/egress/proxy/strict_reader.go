@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxHeaderBytes  = 64 << 20  // bytes of the headers of all requests in progress
-	maxHead         = 128 << 10 // bytes of a request's line and headers
-	maxResponseHead = 256 << 10 // bytes of a response's headers
-	maxLine         = 4 << 10   // bytes of a chunk's size line
+	maxHeaderBytes  = 64 << 20  // maximum bytes of the headers of all requests in progress
+	maxHead         = 128 << 10 // maximum bytes of a request's first line and headers
+	maxResponseHead = 256 << 10 // maximum bytes of a response's headers
+	maxLine         = 4 << 10   // maximum bytes of a chunk's size line
 	maxTrailer      = 64 << 10
-	lingerTime      = 500 * time.Millisecond // for a client to read the response
+	lingerTime      = 500 * time.Millisecond // time for a client to read the response to a refused request
 	lingerSize      = 256 << 10
 )
 
@@ -24,28 +24,28 @@ type fault struct {
 	status  int
 	rule    string
 	message string
-	method  string // of a request that was not parsed completely
-	request int    // its number on the connection, from 1
+	method  string // method of a request that was not parsed completely
+	request int    // number of the request on the connection, from 1
 }
 
-// strictReader is the client's side of an HTTP/1 connection. It parses the
-// framing of requests before net/http does, and more strictly, so that net/http
-// receives only requests with one interpretation. In place of any other request,
-// net/http receives an empty one and then the end of the connection; fault
-// contains the reason and the number of the request.
+// strictReader is an HTTP/1 connection of a client. It parses the framing of requests
+// before net/http does, and more strictly, so that net/http receives only requests with
+// one possible interpretation. If a request is refused, net/http receives an empty
+// request and then the end of the connection, and the field fault contains the reason
+// and the number of the request.
 //
-// Read is called by one goroutine at a time. After an error of the connection,
-// such as a deadline, the next call continues.
+// Read must be called by one goroutine at a time. After an error of the connection, such
+// as an exceeded deadline, the next call of Read continues.
 type strictReader struct {
 	net.Conn
 	in       *bufio.Reader
 	state    readerState
-	head     []byte // of a request, or a line within its body, while it is read
-	line     int    // where its last line begins
-	spare    []byte // the memory of head, while out refers to it
-	out      []byte // checked and not returned yet
-	left     int64  // bytes of the body, the chunk, or its trailers
-	requests int    // read so far
+	head     []byte // head of a request, or a line of a chunked body, that is being read
+	line     int    // offset of the last line in head
+	spare    []byte // memory for the next head
+	out      []byte // bytes that were checked and not returned yet
+	left     int64  // remaining bytes of the body, of the chunk, or of the trailers' limit
+	requests int    // number of requests read so far
 	fault    atomic.Pointer[fault]
 }
 
@@ -65,7 +65,7 @@ const (
 var (
 	errChunk = errors.New("The chunked encoding of the request's body is malformed.") //nolint:staticcheck // a sentence for the client
 
-	// emptyRequest replaces a request that is refused.
+	// emptyRequest is the request that net/http receives instead of a refused request.
 	emptyRequest = []byte("GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n")
 )
 
@@ -106,8 +106,8 @@ func (r *strictReader) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// setRaw ends the parsing of requests: further bytes are returned unchanged. It
-// returns false if another request was refused already.
+// setRaw ends the parsing of requests, so that Read returns further bytes unchanged. If a
+// request was refused already, setRaw returns false.
 func (r *strictReader) setRaw() bool {
 	if r.state == faulted {
 		return false
@@ -117,7 +117,9 @@ func (r *strictReader) setRaw() bool {
 	return true
 }
 
-// readLine reads a line, which ends with CR LF, into head.
+// readLine appends the next line to head and returns the line without CR LF. If the line
+// does not end with CR LF, or head exceeds limit bytes, it returns a fault. After an
+// error, the next call continues.
 func (r *strictReader) readLine(limit int) (line []byte, f *fault, err error) {
 	if r.head == nil {
 		r.head, r.spare = r.spare, nil
@@ -180,7 +182,7 @@ func (r *strictReader) refuse(f *fault) {
 	r.out, r.head, r.line, r.state = emptyRequest, nil, 0, faulted
 }
 
-// refuseBody refuses the request while its body is being read.
+// refuseBody refuses the current request, because its chunked body is malformed.
 func (r *strictReader) refuseBody() error {
 	f := badFraming(errChunk.Error())
 	f.request = r.requests
@@ -251,7 +253,8 @@ func (r *strictReader) readTrailer() error {
 	return nil
 }
 
-// release passes head on to out. Its memory is reused afterwards.
+// release moves the content of head to out, so that Read returns it. Unless the memory is
+// large, it is reused for the next head.
 func (r *strictReader) release() {
 	r.out, r.spare, r.head, r.line = r.head, nil, nil, 0
 	if cap(r.out) <= 16<<10 {
@@ -259,7 +262,8 @@ func (r *strictReader) release() {
 	}
 }
 
-// CloseWrite closes the direction to the client, if the connection supports it.
+// CloseWrite closes the sending direction of the connection to the client. If the
+// connection does not support this, CloseWrite does nothing.
 func (r *strictReader) CloseWrite() error {
 	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -267,9 +271,9 @@ func (r *strictReader) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection. A refused client may still be sending. Close reads
-// these bytes for a moment, because otherwise the client's system could discard
-// the response.
+// Close closes the connection. After a refused request, the client may still be sending.
+// Close then reads these bytes for up to lingerTime, because otherwise the client's
+// system could discard the response.
 func (r *strictReader) Close() error {
 	if r.fault.Load() != nil && r.CloseWrite() == nil {
 		_ = r.SetReadDeadline(time.Now().Add(lingerTime))

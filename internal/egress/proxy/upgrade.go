@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// switchProtocols forwards the response to an upgrade, and then bytes in both
-// directions until both sides have closed theirs.
+// switchProtocols forwards the response to an upgrade request, and then the bytes in both
+// directions until both sides have closed their sending direction.
 func (x *exchange) switchProtocols(res *http.Response) (complete bool) {
 	server, ok := res.Body.(io.ReadWriteCloser)
 	if !ok || x.upgrade == "" {
@@ -39,7 +39,8 @@ func (x *exchange) switchProtocols(res *http.Response) (complete bool) {
 	return true
 }
 
-// hijack returns the client's connection and the bytes that were read ahead.
+// hijack takes the client's connection from net/http. It returns the connection and the
+// bytes that net/http has read ahead.
 func (x *exchange) hijack() (net.Conn, []byte, error) {
 	client, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
@@ -61,8 +62,8 @@ func writeSwitch(client net.Conn, header http.Header) error {
 	return w.Flush()
 }
 
-// copyBoth copies bytes in both directions. The end of one direction is
-// forwarded; an error closes both connections.
+// copyBoth writes the early bytes to the server and copies bytes in both directions. The
+// end of a direction is forwarded. An error closes both connections.
 func (x *exchange) copyBoth(client net.Conn, early []byte, server io.ReadWriteCloser) error {
 	if _, err := server.Write(early); err != nil {
 		return err
@@ -88,7 +89,8 @@ func (x *exchange) copyBoth(client net.Conn, early []byte, server io.ReadWriteCl
 	return err
 }
 
-// copyStream copies to the end and closes that direction.
+// copyStream copies bytes until the end of from, adds their number to count, and closes
+// the sending direction of to.
 func copyStream(to io.Writer, from io.Reader, count *atomic.Int64) error {
 	buf := buffers.Get().(*[copySize]byte)
 	defer buffers.Put(buf)

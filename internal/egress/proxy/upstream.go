@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	maxIdle      = 32 // idle connections to servers
+	maxIdle      = 32 // maximum number of idle connections to servers
 	idleUpstream = 90 * time.Second
-	continueTime = 2 * time.Second // for a server to request the body
+	continueTime = 2 * time.Second // time for a server to respond to Expect: 100-continue
 )
 
-// upstream holds the connections to servers of one client connection.
+// upstream contains the connections to servers for the requests of one client connection.
 type upstream struct {
 	conn  *clientConn
-	any   *http.Transport // HTTP/2 where the server offers it
-	one   *http.Transport // HTTP/1.1 only, for upgrades; created when needed
+	any   *http.Transport // uses HTTP/2 if the server supports it
+	one   *http.Transport // uses only HTTP/1.1, for upgrades; created when needed
 	conns *conntrack.Set
 }
 
@@ -33,8 +33,8 @@ func (u *upstream) init(s *clientConn) {
 	u.any = u.transport(true)
 }
 
-// upgrades returns the transport for upgrade requests. It is called from one
-// goroutine, as upgrades are limited to HTTP/1.
+// upgrades returns the transport for upgrade requests. It needs no lock, because upgrades
+// are limited to HTTP/1, where requests are served one after the other.
 func (u *upstream) upgrades() *http.Transport {
 	if u.one == nil {
 		u.one = u.transport(false)
@@ -74,7 +74,7 @@ func (u *upstream) close() {
 	u.conns.Close()
 }
 
-// ruleOf returns the rule that allowed a transport's connection.
+// ruleOf returns the rule that allowed a connection of the transport.
 func ruleOf(c net.Conn) string {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -85,7 +85,7 @@ func ruleOf(c net.Conn) string {
 	return ""
 }
 
-// asRefusal returns the policy's refusal if err is one.
+// asRefusal returns the policy's refusal in err, and reports whether there is one.
 func asRefusal(err error) (policy.Refusal, bool) {
 	if r, ok := errors.AsType[*policy.Refusal](err); ok {
 		return *r, true
@@ -93,7 +93,8 @@ func asRefusal(err error) (policy.Refusal, bool) {
 	return errors.AsType[policy.Refusal](err)
 }
 
-// failureMessage explains to the user why there is no response.
+// failureMessage returns a sentence for the user with the reason why host sent no
+// response.
 func failureMessage(host string, err error) string {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {

@@ -1,8 +1,8 @@
-// Package tlsca is the interception CA: it issues certificates for the hosts
-// whose TLS connections are intercepted.
+// Package tlsca implements the interception CA. It issues certificates for hosts to
+// which the proxy intercepts TLS connections.
 //
 // Each installation has its own certificate authority. Only the sandboxes of this
-// installation trust it. Its key is stored only in the file passed to Open.
+// installation trust it. Its key is stored only in the file that is passed to Open.
 package tlsca
 
 import (
@@ -23,8 +23,8 @@ import (
 
 const (
 	caLife    = 3650 * 24 * time.Hour
-	caRenewal = 30 * 24 * time.Hour // remaining validity at which it is replaced
-	backdate  = time.Hour           // for clocks that are slow
+	caRenewal = 30 * 24 * time.Hour // remaining validity at which an authority is replaced
+	backdate  = time.Hour           // certificates begin this long before their creation, for slow clocks
 )
 
 // Authority issues certificates. Its methods are safe for concurrent use.
@@ -33,21 +33,22 @@ type Authority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
 	pem   []byte
-	leafs *lru.Cache[string, *leafSlot] // by name
+	leafs *lru.Cache[string, *leafSlot] // certificates of hosts, by name
 
-	// leafKey is the key of every host. It exists only in this process, so
-	// separate keys for hosts would not be safer.
+	// leafKey is the key of the certificates of all hosts. It exists only in this
+	// process, so separate keys for hosts would not be safer.
 	leafKey *ecdsa.PrivateKey
 }
 
-// Open loads the authority from the file path, or creates one if the file does
-// not exist; its folder must exist. If several callers create it at once, all use
-// the authority of the first. An authority that expires within 30 days is replaced
-// by a new one, which new sandboxes trust. Callers that replace it at once may use
-// different authorities until they open the file again.
+// Open loads the authority from the file path. If the file does not exist, Open creates
+// an authority and the file; the file's folder must exist. If several callers create the
+// file at the same time, all use the authority of the first caller. If the authority
+// expires within 30 days, Open replaces it by a new authority, which new sandboxes trust.
+// Callers that replace it at the same time may use different authorities until they open
+// the file again.
 //
-// A file that users other than its owner can access, a symbolic link, and a file
-// with other content are refused and not changed; the error says what to do.
+// If users other than its owner can access the file, if it is a symbolic link, or if it
+// has other content, Open returns an error with advice and does not change the file.
 func Open(path string, now func() time.Time) (*Authority, error) {
 	cert, key, err := loadOrCreate(path, now())
 	if err != nil {
@@ -63,13 +64,14 @@ func Open(path string, now func() time.Time) (*Authority, error) {
 	}, nil
 }
 
-// PEM returns the authority's certificate without its key.
+// PEM returns the authority's certificate in PEM format, without its key.
 func (a *Authority) PEM() []byte { return slices.Clone(a.pem) }
 
-// subjectPrefix begins the common name of every authority of Stint.
+// subjectPrefix is the beginning of the common name of each authority of Stint.
 const subjectPrefix = "Stint installation CA"
 
-// generate returns a new authority, valid from an hour before now.
+// generate returns the certificate and key of a new authority. It is valid from one hour
+// before now.
 func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,7 +90,7 @@ func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // it cannot sign other authorities
+		MaxPathLenZero:        true, // the authority cannot sign other authorities
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

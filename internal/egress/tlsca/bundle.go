@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// bundlePaths are the files with all trusted roots of common systems.
+// bundlePaths contains the paths of the files with all trusted roots on common systems,
+// relative to the root directory.
 var bundlePaths = []string{
 	"etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo
 	"etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
@@ -18,9 +19,9 @@ var bundlePaths = []string{
 	"etc/pki/tls/cacert.pem",                           // OpenELEC and similar
 }
 
-// SystemBundle returns the path of the file with the trusted roots of the system
-// in the folder root, or "" if there is none. Symbolic links are resolved by the
-// host, so root must be trusted.
+// SystemBundle returns the path of the file with the trusted roots of the system in the
+// folder root, or "" if there is none. Symbolic links in root are resolved relative to
+// the host's root directory, so the content of root must be trusted.
 func SystemBundle(root string) string {
 	for _, p := range bundlePaths {
 		path := filepath.Join(root, p)
@@ -31,8 +32,8 @@ func SystemBundle(root string) string {
 	return ""
 }
 
-// Bundle returns system, a file of PEM certificates, with this authority's
-// certificate added if it is missing.
+// Bundle returns a copy of system, the content of a file of PEM certificates. If this
+// authority's certificate is missing, Bundle appends it.
 func (a *Authority) Bundle(system []byte) []byte {
 	for block, rest := pem.Decode(system); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == certificateBlock && bytes.Equal(block.Bytes, a.cert.Raw) {

@@ -18,7 +18,7 @@ import (
 const (
 	certificateBlock = "CERTIFICATE"
 	keyBlock         = "PRIVATE KEY"
-	fileLimit        = 64 << 10 // bytes of an authority's file
+	fileLimit        = 64 << 10 // maximum bytes of an authority's file
 )
 
 func loadOrCreate(path string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
@@ -52,7 +52,8 @@ func load(path string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, nil
 }
 
-// parse parses the content of the file: a certificate and its key only.
+// parse parses the content of an authority's file, which must be a certificate followed
+// by its key and nothing else.
 func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certPEM, rest := pem.Decode(text)
 	keyPEM, rest := pem.Decode(rest)
@@ -80,7 +81,7 @@ func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, nil
 }
 
-// write writes a new authority to a file.
+// write generates an authority and passes its file content to the function write.
 func write(path string, now time.Time, write func(path string, content []byte) error) error {
 	cert, key, err := generate(now)
 	if err != nil {

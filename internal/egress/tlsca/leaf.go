@@ -16,15 +16,15 @@ import (
 
 const (
 	leafLife    = 7 * 24 * time.Hour
-	leafRenewal = 24 * time.Hour // remaining validity at which it is replaced
-	cacheSize   = 1024           // hosts
+	leafRenewal = 24 * time.Hour // remaining validity at which a certificate is replaced
+	cacheSize   = 1024           // number of hosts with a cached certificate
 	commonName  = 64             // maximum characters of a common name
 )
 
-// Certificate returns a certificate for host, a DNS name (case and a final dot
-// are ignored) or an IP address. It is valid for at least a day and at most a
-// week. The certificates of the last 1,024 hosts are cached. The caller must not
-// change it.
+// Certificate returns a certificate for host, which is an IP address or a DNS name; upper
+// case and a final dot are ignored. The certificate is valid for one to seven more days,
+// but not longer than the authority. The caller must not change it. The certificates of
+// the 1,024 most recently used hosts are cached.
 func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
 	name, err := canonical(host)
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// issue signs a certificate for name.
+// issue returns a new certificate for name, which must be in canonical form.
 func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(),
@@ -76,7 +76,7 @@ func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey, Leaf: leaf}, nil
 }
 
-// canonical returns the canonical form of a host.
+// canonical returns the canonical form of a DNS name or IP address.
 func canonical(host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		return ip.Unmap().String(), nil
@@ -88,13 +88,13 @@ func canonical(host string) (string, error) {
 	return name, nil
 }
 
-// leafSlot holds the certificate of a host.
+// leafSlot contains the certificate of a host.
 type leafSlot struct {
-	mu   sync.Mutex // guards cert; held while it is issued, so that it is issued once
+	mu   sync.Mutex // guards cert; held while cert is issued, so that concurrent callers share it
 	cert *tls.Certificate
 }
 
-// leafSlot returns the slot of a name.
+// leafSlot returns the slot for the certificate of a name.
 func (a *Authority) leafSlot(name string) *leafSlot {
 	return a.leafs.Update(name, func(slot *leafSlot) *leafSlot {
 		if slot == nil {
