@@ -21,13 +21,13 @@ import (
 
 // Options adjusts a Library; the zero value works.
 type Options struct {
-	// TempDir is where commits spool what exceeds their memory: at most the size
-	// of the compressed archive plus about 400 bytes per entry. The files
-	// disappear with the commit. "" is the system's folder for temporary files.
+	// TempDir is the folder for temporary files of commits. A commit writes at most
+	// the size of the compressed archive plus about 400 bytes per entry. Its files
+	// disappear when it ends. "" is the system's folder for temporary files.
 	TempDir string
 	Limits  Limits
-	// IDs generates the names of packs. nil uses the system's clock and
-	// randomness.
+	// IDs generates the names of packs. nil means that the names are generated from
+	// the system's clock and random numbers.
 	IDs *stint.IDs
 	// Index finds chunks in packs of other trees. With nil, chunks are found only
 	// in the parent version.
@@ -35,20 +35,18 @@ type Options struct {
 	// Marks returns objects that commits must not refer to. nil means that no
 	// garbage is collected.
 	Marks CollectionMarks
-	// SealedStore is where commits with DirOptions.Confidential write. The
-	// library's own store must be able to read its objects, and reads must detect
+	// SealedStore receives the objects of commits with DirOptions.Confidential. The
+	// library's own store must be able to read these objects, and reads must detect
 	// damage, as encryption does. nil is the library's store.
 	SealedStore blob.Store
 	Now         func() time.Time // nil is time.Now
 }
 
-// Library stores trees of files as immutable snapshots and reads them. It holds no
-// state but caches and is safe for concurrent use, also by several processes on
-// one store.
+// Library stores trees of files as immutable snapshots and reads them. Its only state
+// is caches. It is safe for concurrent use, also by several processes on one store.
 //
-// Methods that read return an error that wraps blob.ErrNotFound if the
-// organisation has no snapshot with the digest. Errors of the input are
-// *stint.Error.
+// If the organisation has no snapshot with a digest, methods that read the snapshot
+// return an error that wraps blob.ErrNotFound. Errors in the input are *stint.Error.
 type Library struct {
 	manifests *manifest.Store
 	collector *gc.Collector

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Roots is the part of the database in a collection. store.Store implements it;
-// store.Collections documents it.
+// Roots is the part of the database that a collection uses. store.Store implements
+// it; store.Collections documents the methods.
 type Roots interface {
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
@@ -29,53 +29,56 @@ type Roots interface {
 
 // Options adjusts Collect.
 type Options struct {
-	// Grace is the least age of a pack that is marked, and the time for which a
-	// root, or a pack that was compacted, stays marked before it is deleted. It
-	// should exceed the duration of any commit.
+	// Grace is the minimum age at which a pack is marked. It is also the minimum
+	// time between marking and deletion for roots, derived objects, and packs that
+	// were replaced by compaction. It should exceed the duration of any commit.
 	Grace time.Duration
-	// Now is the clock; nil is time.Now. It must not be behind the clock of the
-	// packs' names.
+	// Now is the clock; nil is time.Now. It must not be behind the clock that names
+	// packs.
 	Now func() time.Time
 	// DryRun reports what would be done without doing it.
 	DryRun bool
 	// Compact is the percentage of referenced bytes below which a pack is
 	// compacted. 0 is 60; negative means never.
 	Compact int
-	// Progress is called now and then with the current result. It may be nil.
+	// Progress is called repeatedly with the current result. It may be nil.
 	Progress func(Result)
 }
 
 // ErrCollecting is returned by Collect if another collection of the organisation
-// began, which then does the work.
+// began meanwhile. The other collection then does the work.
 var ErrCollecting = errors.New("files: another collection began meanwhile")
 
 // Result is the result of a collection.
 type Result struct {
 	Epoch     int64 `json:"epoch"`
 	Trees     int64 `json:"trees"`     // referenced trees
-	Pages     int64 `json:"pages"`     // their pages, each counted once
+	Pages     int64 `json:"pages"`     // distinct pages of these trees
 	Packs     int64 `json:"packs"`     // referenced packs
 	Marked    int64 `json:"condemned"` // objects marked for a later collection to delete
 	Unmarked  int64 `json:"pardoned"`  // objects that are referenced again
 	Deleted   int64 `json:"deleted"`   // deleted objects
 	Compacted int64 `json:"compacted"` // compacted packs
 	Damaged   int64 `json:"damaged"`   // packs that are damaged and could not be compacted
-	// Freed is the size of deleted objects less that of compacted packs, in bytes.
+	// Freed is the size of deleted objects in bytes, minus the size of compacted
+	// packs that were written.
 	Freed int64 `json:"freedBytes"`
 }
 
 const (
 	defaultCompact = 60
-	// keysAtOnce bounds the objects deleted between two requests to the database.
+	// keysAtOnce is the maximum number of objects that are deleted between two
+	// requests to the database.
 	keysAtOnce = 256
 )
 
 // Collect deletes objects that no tree of r refers to, in two steps: it marks
-// them, and deletes those that an earlier collection marked and that are still
-// unreferenced. It may run beside commits of libraries with Options.Marks and
-// beside readers. An interrupted collection can be repeated. If a second
-// collection of the organisation begins, the first one returns ErrCollecting. An
-// unreadable tree ends the collection before any deletion.
+// unreferenced objects, and deletes objects that an earlier collection marked and
+// that are still unreferenced. It may run concurrently with readers, and with
+// commits of libraries that have Options.Marks. An interrupted collection can be
+// repeated. If a second collection of the organisation begins, the first one returns
+// ErrCollecting. If a tree is unreadable, Collect returns an error and deletes
+// nothing.
 func (g *Collector) Collect(ctx context.Context, org string, r Roots, o Options) (Result, error) {
 	c := &collection{gc: g, org: org, roots: r, o: o}
 	if err := pack.CheckOrg(org); err != nil {
@@ -101,11 +104,11 @@ type collection struct {
 	done  Result
 	marks *Marking
 
-	marked map[string]store.MarkedObject // as before the epoch began
-	seen   map[string]bool               // those keys of marked that exist
-	mark   []string
-	unmark []string
-	delete []object
+	marked map[string]store.MarkedObject // by key: objects that were marked before the epoch began
+	seen   map[string]bool               // keys of marked objects that exist
+	mark   []string                      // keys of objects to be marked
+	unmark []string                      // keys of objects to be unmarked
+	delete []object                      // objects to be deleted
 }
 
 // object is an object in the store.
@@ -143,9 +146,9 @@ func (c *collection) progress() {
 	}
 }
 
-// begin begins the epoch. It reads the marked objects before that, and commits of
-// the epoch read them later, so commits know of everything that this collection
-// may delete.
+// begin reads the marked objects, then begins a new epoch. Commits of the new epoch
+// read the marked objects later, so they know every object that this collection may
+// delete.
 func (c *collection) begin(ctx context.Context) error {
 	c.now = c.o.Now()
 	epoch, list, err := c.roots.MarkedObjects(ctx, c.org)
@@ -178,8 +181,8 @@ func (c *collection) checkEpoch(ctx context.Context) error {
 	return nil
 }
 
-// sweepRoots classifies roots. If a tree has several, readers use the original or
-// else the newest.
+// sweepRoots classifies roots. If a tree has several roots, only the one that readers
+// use is referenced: the original if it exists, otherwise the newest.
 func (c *collection) sweepRoots(ctx context.Context) error {
 	prefix := c.org + "/manifests/"
 	return c.groups(ctx, prefix, func(group []object) error {
@@ -236,9 +239,10 @@ func byGeneration(a, b object) int {
 	return cmp.Compare(n, m)
 }
 
-// classify adds an object to those to keep, mark, or delete. referenced means that
-// a tree refers to it, oldEnough that it may be marked, and graceFromMark that the
-// grace period counts from the mark.
+// classify decides whether an object is unmarked, marked, deleted, or left as it is.
+// referenced means that a tree refers to the object, oldEnough that it may be marked,
+// and graceFromMark that it must have been marked for the grace period before it is
+// deleted.
 func (c *collection) classify(o object, referenced, oldEnough, graceFromMark bool) {
 	row, isMarked := c.marked[o.key]
 	c.seen[o.key] = c.seen[o.key] || isMarked
@@ -261,7 +265,7 @@ func (c *collection) sweepPacks(ctx context.Context) error {
 func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	id := pack.FirstKey(group[0].key)[len(c.org+"/packs/"):]
 	p := c.marks.Packs[id]
-	// The name of a pack contains the time at which its commit was running.
+	// The name of a pack contains the time at which its commit began to fill it.
 	oldEnough := pack.TimePart(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
 	if p == nil {
 		for _, o := range group {
@@ -280,8 +284,8 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 		}
 	}
 	for _, o := range group {
-		// Without a keeper, only all objects together hold the referenced
-		// segments.
+		// If keep is nil, the referenced segments are spread over all objects of
+		// the group.
 		c.classify(o, !compacted && (keep == nil || o == *keep), true, true)
 	}
 	return nil
@@ -311,7 +315,8 @@ func (c *collection) keeper(ctx context.Context, group []object, p *MarkedPack) 
 	return nil, nil
 }
 
-// isWithin reports whether the offsets include all referenced segments.
+// isWithin reports whether has contains the offsets of all referenced segments. If
+// the whole pack must be kept, isWithin returns false.
 func (p *MarkedPack) isWithin(has map[uint32]bool) bool {
 	for _, o := range p.offsets {
 		if p.isReferenced(o) && !has[o] {
@@ -321,8 +326,8 @@ func (p *MarkedPack) isWithin(has map[uint32]bool) bool {
 	return !p.Whole
 }
 
-// compact writes a compacted pack if the referenced part of the kept object is
-// small, or if no object holds all of it.
+// compact writes a compacted pack if the referenced part of keep is small, or if keep
+// is nil. It reports whether it wrote the pack.
 func (c *collection) compact(ctx context.Context, id string, group []object, keep *object, p *MarkedPack) (bool, error) {
 	referenced, small, err := c.share(ctx, id, keep, p)
 	if pack.IsDamage(err) {
@@ -338,7 +343,7 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	var refused *stint.Error
 	switch err := errors.Join(err, f.Close()); {
 	case errors.As(err, &refused):
-		return false, nil // storage is full; deletions free some
+		return false, nil // the quota is used up; deletions free space
 	case errors.Is(err, blob.ErrExists):
 		return false, ErrCollecting
 	case pack.IsDamage(err):
@@ -352,7 +357,8 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	return true, pack.Reindex(c.gc.Index, c.org, keysOf(group), key, referenced)
 }
 
-// share returns the referenced segments of a pack and whether they are few.
+// share returns the referenced segments of a pack. small reports whether the pack is
+// to be compacted.
 func (c *collection) share(ctx context.Context, id string, keep *object, p *MarkedPack) (referenced []format.Segment, small bool, err error) {
 	var segments []format.Segment
 	if keep != nil {
@@ -374,7 +380,8 @@ func (c *collection) share(ctx context.Context, id string, keep *object, p *Mark
 	return referenced, keep == nil || kept*100 < total*int64(c.o.Compact), nil
 }
 
-// apply carries out the decisions. Deleted packs are removed from the index first.
+// apply carries out the decisions of classify. It removes packs from the index before
+// it deletes them.
 func (c *collection) apply(ctx context.Context) error {
 	defer func() { c.mark, c.delete, c.unmark = nil, nil, nil }()
 	if err := c.checkEpoch(ctx); err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// CollectionMarks is the database's list of objects that a collection is about to
+// CollectionMarks is the database's list of marked objects, which a collection may
 // delete.
 type CollectionMarks interface {
 	// Marked returns the keys of an organisation's objects that the next deletion
-	// may include, and the epoch of that list. The database may refer to a
-	// snapshot only while the epoch of its Ref is current.
+	// may include, and the epoch of that list. The database accepts a reference to
+	// a snapshot only while the epoch of the snapshot's Ref is current.
 	Marked(ctx context.Context, org string) (epoch int64, keys []string, err error)
 }
 
@@ -21,13 +21,13 @@ type CollectionMarks interface {
 type Marks struct {
 	Org   string
 	Epoch int64
-	Keys  map[string]bool
-	// Doubtful are the keys of packs that are marked themselves or have a marked
-	// replacement.
+	Keys  map[string]bool // keys of the marked objects
+	// Doubtful holds the keys of packs that are marked or have a marked replacement.
 	Doubtful map[string]bool
 }
 
-// Marked returns the marked objects of an organisation.
+// Marked returns the marked objects of an organisation. If g.Database is nil, no
+// objects are marked.
 func (g *Collector) Marked(ctx context.Context, org string) (Marks, error) {
 	c := Marks{Org: org}
 	if g.Database == nil {
@@ -49,10 +49,11 @@ func (c *Marks) IsPackMarked(id string) bool {
 	return len(c.Keys) > 0 && c.Doubtful[pack.Key(c.Org, id)]
 }
 
-// Collector collects the garbage of a store. It is safe for concurrent use.
+// Collector deletes unreferenced objects of a store and validates snapshots. It is
+// safe for concurrent use.
 type Collector struct {
 	Packs     *pack.Store
 	Manifests *manifest.Store
 	Index     pack.ChunkIndex
-	Database  CollectionMarks
+	Database  CollectionMarks // nil if no garbage is collected
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Marking is the referenced part of an organisation's storage: trees by digest,
-// and one bit per segment. It takes about 4 bytes per segment of a referenced
-// pack, 32 per page, and 150 per pack.
+// Marking records which objects of an organisation are referenced: trees by digest,
+// and segments of packs with one bit each. It takes about 4 bytes of memory per
+// segment of a referenced pack, 32 per page, and 150 per pack.
 type Marking struct {
 	manifests *manifest.Store
 	org       string
 	Trees     map[format.Hash]bool
 	pages     map[format.Hash]struct{} // pages that were read, by the hash of their stored bytes
 	Packs     map[string]*MarkedPack
-	found     func() // is called for each page
+	found     func() // called for each page
 }
 
 // NewMarking returns an empty marking, which calls found for each page.
@@ -32,14 +32,15 @@ func NewMarking(m *manifest.Store, org string, found func()) *Marking {
 
 // MarkedPack is a referenced pack.
 type MarkedPack struct {
-	offsets []uint32 // of its segments
-	bits    []uint64 // set for referenced segments
-	Whole   bool     // the footer is unreadable: keep the whole pack
-	Missing bool
+	offsets []uint32 // of its segments, ascending
+	bits    []uint64 // bit i is set if segment i is referenced
+	Whole   bool     // the footer is unreadable or incomplete: keep the whole pack
+	Missing bool     // the pack does not exist
 }
 
-// mark finds everything that trees refer to. A missing tree refers to nothing. An
-// unreadable tree is an error, because its content would be deleted.
+// mark finds everything that the trees in live refer to. It ignores missing trees. If
+// a tree is unreadable, mark returns an error, because the content of the tree would
+// be deleted otherwise.
 func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*Marking, error) {
 	k := NewMarking(g.Manifests, org, found)
 	for digest, err := range live {
@@ -58,7 +59,8 @@ func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string,
 	return k, nil
 }
 
-// tree marks the content of the root of a tree that readers use.
+// tree marks everything that a tree refers to, by the root that readers use. It
+// ignores a missing tree.
 func (k *Marking) tree(ctx context.Context, digest string) error {
 	m := &manifest.Manifest{Store: k.manifests, Org: k.org, Digest: digest}
 	err := m.ReadRoot(ctx)
@@ -112,7 +114,7 @@ func (k *Marking) segment(ctx context.Context, packID string, offset uint32) err
 	if ok {
 		p.bits[i/64] |= 1 << (i % 64)
 	} else if !p.Missing {
-		p.Whole = true // the footer lacks a segment of a tree: keep the whole pack
+		p.Whole = true // the footer lacks a referenced segment: keep the whole pack
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // ErrMissingSegment means that a segment of a tree is deleted or marked.
 var ErrMissingSegment = errors.New("a segment is deleted or marked for deletion")
 
-// Intact returns ErrMissingSegment if a segment of the tree is deleted or marked.
+// Intact returns ErrMissingSegment if a segment of the tree m is deleted or marked.
 func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) error {
 	group, statCtx := errgroup.WithContext(ctx)
 	group.SetLimit(pack.ParallelStats)
@@ -46,15 +46,15 @@ func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) e
 	return doubt.tree(ctx, m)
 }
 
-// PlaceChecker checks places in packs that are deleted or marked: a replacement of
-// the pack may hold the segment.
+// PlaceChecker checks whether segments in deleted or marked packs are available,
+// because a replacement of the pack holds them.
 type PlaceChecker struct {
 	packs  *pack.Store
 	org    string
 	marked Marks
 
 	mu      sync.Mutex                     // guards the fields below
-	tables  map[string]*pack.CompactedPack // of doubtful packs; nil if not read
+	tables  map[string]*pack.CompactedPack // replacements of deleted or marked packs, by pack; nil if not read
 	checked map[string]bool                // packs that were looked up
 }
 
@@ -108,9 +108,9 @@ func (d *PlaceChecker) place(ctx context.Context, packID string, offset uint32) 
 	return nil
 }
 
-// Usable reports whether a commit may refer to a chunk at a place. It may not if
-// the pack is marked and no replacement holds the chunk. Usable is safe for
-// concurrent use.
+// Usable reports whether a commit may refer to the chunk at a place. If the pack is
+// deleted or marked and no replacement holds the chunk, Usable returns false. Usable
+// is safe for concurrent use.
 func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, error) {
 	if len(d.marked.Keys) == 0 {
 		return true, nil
@@ -129,7 +129,7 @@ func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, erro
 	return err == nil, err
 }
 
-// check records whether the pack itself exists and is not marked.
+// check adds a pack to d.tables if the pack itself is marked, missing, or damaged.
 func (d *PlaceChecker) check(ctx context.Context, packID, key string) error {
 	d.checked[packID] = true
 	if !d.marked.Keys[key] {

@@ -13,11 +13,11 @@ import (
 // be validated. If a collection deleted them, the error wraps ErrStale, too.
 var ErrNotPublished = errors.New("files: the snapshots cannot be referred to")
 
-// Publish makes the database refer to snapshots. It calls write with the epoch
-// of collection that the snapshots were stored in, which write passes to the
-// database. If another collection has begun since, which the database reports,
-// Publish validates the snapshots in the current epoch and calls write again.
-// Other errors of write are returned as they are.
+// Publish makes the database refer to snapshots. It calls write with the earliest
+// epoch of refs, which write passes to the database. If another collection has begun
+// since, write must return store.ErrEpoch. Then Publish validates the snapshots in
+// the current epoch and calls write again. Other errors of write are returned as they
+// are.
 func (g *Collector) Publish(ctx context.Context, org string, refs []manifest.Ref, write func(epoch int64) error) error {
 	epoch := minEpoch(refs)
 	for {

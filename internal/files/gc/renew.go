@@ -13,10 +13,10 @@ import (
 // must be committed again.
 var ErrStale = errors.New("files: the tree is being deleted by a collection")
 
-// Renew validates a tree and returns ref with the current epoch. It returns
-// ErrStale if the tree is incomplete or a part of it is marked. If only the root
-// is marked, Renew writes another one: a collection that begins between a commit
-// and its publication marks the root at once.
+// Renew validates a tree and returns ref with the current epoch. If the tree is
+// incomplete or a part of it is marked, Renew returns ErrStale. If only the root is
+// marked, Renew writes another root instead: a collection that begins between a
+// commit and its publication marks the new root at once.
 func (g *Collector) Renew(ctx context.Context, org string, ref manifest.Ref) (manifest.Ref, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return manifest.Ref{}, err

@@ -16,12 +16,13 @@ import (
 // RootLocation is the place of a tree's root. Readers use the original root if it
 // exists, so unusable roots must be deleted before the tree is published.
 type RootLocation struct {
-	Key     string
-	Valid   bool     // a root exists and may be used
+	Key     string   // key of the usable root; if there is none, key for a new root
+	Valid   bool     // a usable root exists
 	Refused []string // keys of unusable roots
 }
 
-// LocateRoot finds a usable root of a tree, or the key for a new one.
+// LocateRoot finds a usable root of a tree. If there is none, it chooses the key for
+// a new root.
 func (g *Collector) LocateRoot(ctx context.Context, org, digest string, c Marks) (at RootLocation, err error) {
 	first := pack.ManifestKey(org, digest)
 	all, err := g.rootGenerations(ctx, first)
@@ -65,8 +66,8 @@ func (g *Collector) rootGenerations(ctx context.Context, first string) ([]pack.G
 	return all, err
 }
 
-// validRoot opens a root; nil if it refers to something deleted, damaged, or
-// marked.
+// validRoot opens the root with the given key. If the root is damaged or refers to
+// something deleted, damaged, or marked, validRoot returns nil.
 func (g *Collector) validRoot(ctx context.Context, org, digest, key string, c Marks) (*manifest.Manifest, error) {
 	m := &manifest.Manifest{Store: g.Manifests, Org: org, Digest: digest}
 	err := m.ReadRootAt(ctx, key)
@@ -79,14 +80,14 @@ func (g *Collector) validRoot(ctx context.Context, org, digest, key string, c Ma
 	return m, err
 }
 
-// recreateRoot writes another root for a tree of which only the root is marked;
-// false if there is no such tree. The content of the tree existed and was not
-// marked in the epoch of c, so a collection deletes it only after checking whether
-// the tree was published.
+// recreateRoot writes another root for a tree of which only the root is marked. For
+// other trees it returns false. The content of the tree exists and is not marked in
+// the epoch of c, so a collection deletes it only after checking whether the tree was
+// published.
 func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Marks, at RootLocation) (bool, error) {
 	for _, key := range at.Refused {
 		if !c.Keys[key] {
-			continue // was checked before
+			continue // LocateRoot has checked this root
 		}
 		m, err := g.validRoot(ctx, org, digest, key, c)
 		if err != nil {
@@ -99,7 +100,8 @@ func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Mark
 	return false, nil
 }
 
-// writeRoot stores the root of m under another key; false if the key exists.
+// writeRoot stores the root of m under another key. If the key exists, writeRoot
+// returns false.
 func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key string) (bool, error) {
 	to := blob.Store(g.Packs)
 	if i := slices.IndexFunc(m.Root.Packs, func(id string) bool { return strings.HasPrefix(id, pack.SealedPrefix) }); i >= 0 {
@@ -119,8 +121,9 @@ func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key str
 	return true, nil
 }
 
-// DeleteStaleRoots deletes unusable roots, unless the epoch of c is over. Then the
-// tree cannot be published in it, and Renew checks again.
+// DeleteStaleRoots deletes the unusable roots with the given keys. If the epoch of c
+// has ended, it deletes nothing: the tree cannot be published in that epoch, and Renew
+// locates the roots again.
 func (g *Collector) DeleteStaleRoots(ctx context.Context, org string, c Marks, keys []string) error {
 	if len(keys) == 0 {
 		return nil

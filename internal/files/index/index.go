@@ -23,8 +23,8 @@ var errClosed = errors.New("chunk index: the index is closed")
 
 const (
 	maxLoaded       = 32       // organisations in memory
-	maxLoadedChunks = 16 << 20 // of these organisations, if there is more than one
-	maxDropped      = 1 << 16  // packs
+	maxLoadedChunks = 16 << 20 // chunks in memory; a single organisation may have more
+	maxDropped      = 1 << 16  // dropped packs that are remembered
 	maxName         = blob.MaxElement
 )
 
@@ -38,10 +38,10 @@ type Index struct {
 	// cannot add them again.
 	dropped *lru.Cache[droppedPack, struct{}]
 
-	mu     sync.Mutex // guards the fields below; a shard's lock is not acquired under it
+	mu     sync.Mutex // guards the fields below; no shard is locked while mu is held
 	closed bool
 	shards map[string]*shard
-	loaded []*shard // the last used last
+	loaded []*shard // ordered by their last use, the latest last
 }
 
 // Open opens the index in dir, which it creates if necessary. If another Index has
@@ -77,8 +77,8 @@ func (x *Index) Close() error {
 	return x.lock.Close()
 }
 
-// Find returns a chunk with one of its places, any of them if several packs hold
-// it.
+// Find returns the chunk with the hash h and its place. If several packs hold the
+// chunk, Find returns any of the places.
 func (x *Index) Find(org string, h format.Hash) (c format.Chunk, found bool, err error) {
 	err = x.with(org, func(s *shard) error {
 		return s.find(&h, func(f format.Chunk) bool { c, found = f, true; return false })
@@ -86,8 +86,8 @@ func (x *Index) Find(org string, h format.Hash) (c format.Chunk, found bool, err
 	return c, found, err
 }
 
-// Add adds the chunks among the segments of a pack at once. A pack that is known or
-// was dropped is ignored: packs never change, and their names are unique.
+// Add adds a pack with all chunks among its segments. A pack that the index has or
+// that was dropped is ignored: packs never change, and their names are unique.
 func (x *Index) Add(org, pack string, segments []format.Segment) error {
 	if pack == "" || len(pack) > maxName || strings.ContainsRune(pack, 0) {
 		return fmt.Errorf("chunk index: %q is not a pack name", pack)
@@ -111,7 +111,7 @@ func (x *Index) Has(org, pack string) bool {
 }
 
 // Packs returns the packs for which Has is true, ordered by name. The index may be
-// used and changed meanwhile.
+// used and changed during the iteration.
 func (x *Index) Packs(org string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var names []string
@@ -127,8 +127,8 @@ func (x *Index) Packs(org string) iter.Seq[string] {
 	}
 }
 
-// Drop removes packs. After it has returned, their chunks are not found there
-// again, even after a power failure, so the packs may be deleted.
+// Drop removes packs. After it has returned, Find does not return places in these
+// packs again, even after a power failure, so the packs may be deleted.
 func (x *Index) Drop(org string, packs []string) error {
 	return x.with(org, func(s *shard) error {
 		for _, p := range packs {
@@ -138,7 +138,7 @@ func (x *Index) Drop(org string, packs []string) error {
 	})
 }
 
-// with calls do with the organisation's shard, which is loaded and locked.
+// with loads and locks the organisation's shard and calls do with it.
 func (x *Index) with(org string, do func(*shard) error) error {
 	if strings.Contains(org, "/") || org == "lock" || blob.CheckKey(org) != nil {
 		return fmt.Errorf("chunk index: %q is not an organisation's name", org)
@@ -158,7 +158,8 @@ func (x *Index) with(org string, do func(*shard) error) error {
 	return do(s)
 }
 
-// use returns the organisation's shard, and those to be freed for it.
+// use returns the organisation's shard, and the least recently used shards that must
+// be freed to stay within the limits.
 func (x *Index) use(org string) (s *shard, unused []*shard, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 
 // A log consists of a magic number and sections. A section has a head, the name of
 // the pack, and a record for each chunk. The head consists of a checksum of the
-// rest of the section, which is inverted if the pack is dropped, the length of the
-// name, and the number of chunks. A record ends with a checksum of its own, so
+// rest of the section, the length of the name, and the number of chunks. If the pack
+// is dropped, the checksum is inverted. A record ends with a checksum of its own, so
 // that a chunk can be read without the rest. All numbers are little-endian.
 const (
 	logName  = "chunks.log"
@@ -30,11 +30,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// partOf returns the part of a hash that the memory holds.
+// partOf returns the last four bytes of a hash, which are the key in memory.
 func partOf(hash []byte) uint32 { return binary.LittleEndian.Uint32(hash[28:]) }
 
 // encodeSection returns the section of a pack with the chunks among its segments,
-// and its checksum.
+// and the checksum of the section.
 func encodeSection(pack string, segments []format.Segment) (b []byte, sum uint32) {
 	le := binary.LittleEndian
 	b = make([]byte, sectionHead, sectionHead+len(pack)+len(segments)*recordSize)
@@ -78,8 +78,8 @@ func (p *section) writeDropped(log io.WriterAt) error {
 	return err
 }
 
-// replay reads the log into the empty memory. It cuts off the log at the first
-// section that is damaged or incomplete.
+// replay reads the log into the empty fields of the shard. It truncates the log at
+// the first section that is damaged or incomplete.
 func (s *shard) replay() error {
 	info, err := s.log.Stat()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *shard) replay() error {
 // logReader reads a log from its start.
 type logReader struct {
 	r    io.Reader
-	left int64 // bytes of the log
+	left int64 // bytes of the log that were not read yet
 	buf  []byte
 }
 
@@ -126,8 +126,9 @@ func (r *logReader) next(n int64) (b []byte, ok bool) {
 	return r.buf, err == nil
 }
 
-// section returns the next section, and its records unless it is dropped. They are
-// valid until the next call.
+// section returns the next section, and its records unless it is dropped. The records
+// are valid until the next call. If the section is damaged or incomplete, ok is
+// false.
 func (r *logReader) section() (p section, records []byte, ok bool) {
 	le := binary.LittleEndian
 	b, ok := r.next(sectionHead)

@@ -20,12 +20,12 @@ type shard struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	log     *os.File         // nil if the shard is not loaded
-	end     int64            // of the log
+	end     int64            // length of the log in bytes
 	wasted  int64            // bytes of dropped sections
 	packs   []section        // by offset
 	numbers map[string]int   // of the packs that are not dropped, by name
-	last    map[uint32]int32 // for a part of a hash, the last chunk, counted from 1
-	before  []int32          // for each chunk, the previous one with that part, or 0
+	last    map[uint32]int32 // by partOf a hash: number of the last chunk, counted from 1
+	before  []int32          // for each chunk: number of the previous chunk with the same partOf, or 0
 }
 
 // section is the part of a log that describes a pack.
@@ -38,15 +38,16 @@ type section struct {
 }
 
 const (
-	// maxChunks is the number of chunks of an organisation. Chunks beyond it are
-	// not added.
+	// maxChunks is the maximum number of chunks of an organisation. Packs that would
+	// exceed it are not added.
 	maxChunks = 1<<31 - 1
-	// minWasted is the number of bytes from which a log is compacted.
+	// minWasted is the minimum number of bytes in dropped sections from which a log
+	// is compacted.
 	minWasted = 1 << 20
 )
 
-// load reads the log if it is not loaded. It removes the files of earlier
-// versions. After an error the next call tries again.
+// load reads the log unless the shard is loaded. It removes all other files, such as
+// those of earlier versions. After an error, the next call tries again.
 func (s *shard) load() error {
 	switch {
 	case s.closed:
@@ -74,7 +75,7 @@ func (s *shard) load() error {
 	}
 	for _, f := range files {
 		if f.Name() != logName {
-			_ = os.RemoveAll(filepath.Join(s.dir, f.Name())) // remaining files are ignored
+			_ = os.RemoveAll(filepath.Join(s.dir, f.Name())) // a file that cannot be removed does no harm
 		}
 	}
 	return nil
@@ -106,7 +107,8 @@ func (s *shard) close() {
 	s.unload()
 }
 
-// enter adds a pack to the memory; its section is in the log.
+// enter adds a pack, whose section p with its records is in the log, to the fields of
+// the shard.
 func (s *shard) enter(p section, records []byte) {
 	p.first = int32(len(s.before))
 	for ; len(records) > 0; records = records[recordSize:] {
@@ -119,8 +121,8 @@ func (s *shard) enter(p section, records []byte) {
 	s.size.Store(int64(len(s.before)))
 }
 
-// find calls visit for the places of h until it returns false. If the log is
-// damaged, find empties it.
+// find calls visit for the chunks with the hash h until visit returns false. If a
+// record is damaged, find empties the log.
 func (s *shard) find(h *format.Hash, visit func(format.Chunk) bool) error {
 	for n := s.last[partOf(h[:])]; n > 0; n = s.before[n-1] {
 		i := sort.Search(len(s.packs), func(i int) bool { return s.packs[i].first >= n }) - 1
@@ -159,7 +161,7 @@ func (s *shard) add(pack string, segments []format.Segment) error {
 	return nil
 }
 
-// drop marks packs as dropped, durably.
+// drop marks packs as dropped and waits until the marks are on the disk.
 func (s *shard) drop(packs []string) error {
 	var errs []error
 	any := false
@@ -186,7 +188,7 @@ func (s *shard) drop(packs []string) error {
 	return s.compact()
 }
 
-// sectionEnd returns where the section of pack n ends.
+// sectionEnd returns the offset at which the section of pack n ends.
 func (s *shard) sectionEnd(n int) int64 {
 	if n+1 < len(s.packs) {
 		return s.packs[n+1].offset

@@ -1,2 +1,2 @@
-// Package limiter bounds concurrent operations, in all and per organisation.
+// Package limiter bounds concurrent operations, in total and per organisation.
 package limiter

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limiter bounds how many expensive operations run at once, and admits one per
-// organisation. Waiting has a timeout.
+// Limiter limits the number of expensive operations that run at once. It admits only
+// one operation at a time per organisation. It is safe for concurrent use.
 type Limiter struct {
 	all chan struct{}
 
@@ -17,19 +17,20 @@ type Limiter struct {
 
 // orgSlot is the slot of an organisation.
 type orgSlot struct {
-	taken chan struct{}
-	users int // holders and waiters
+	taken chan struct{} // full while the slot is taken
+	users int           // holders and waiters
 }
 
+// limiterTimeout is the maximum duration for which Acquire waits.
 const limiterTimeout = 10 * time.Second
 
-// New returns a limiter of atOnce concurrent operations.
+// New returns a limiter that admits atOnce concurrent operations.
 func New(atOnce int) *Limiter {
 	return &Limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
 }
 
-// Acquire waits for a slot, which done releases; ok is false if the wait timed out
-// or ctx ended.
+// Acquire waits at most 10 seconds for a slot. The caller must call done to release
+// the slot. If the wait timed out or ctx ended, ok is false and done is nil.
 func (t *Limiter) Acquire(ctx context.Context, org string) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limiterTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Invalid returns the error for wrong input.
+// Invalid returns the error for invalid input.
 func Invalid(text string, args ...any) error {
 	return stint.InvalidParam("", text, args...)
 }
@@ -18,8 +18,8 @@ func TooLarge(text string, args ...any) error {
 	return &stint.Error{Kind: stint.KindTooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(text, args...)}
 }
 
-// Printable returns a path for a message: without control characters and of
-// limited length.
+// Printable returns a path for use in a message: control characters and invalid UTF-8
+// are replaced by question marks, and long paths are shortened.
 func Printable(path string) string {
 	const most = 200
 	s := strings.Map(func(r rune) rune {
@@ -34,8 +34,8 @@ func Printable(path string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// CleanPath checks the path of an entry and returns its clean form, "" for the top
-// of the tree.
+// CleanPath checks the path of an entry and returns its clean form, which is "" for
+// the top of the tree.
 func (l *Limits) CleanPath(name string) (string, error) {
 	switch {
 	case strings.IndexByte(name, 0) >= 0:
@@ -59,7 +59,8 @@ func (l *Limits) CleanPath(name string) (string, error) {
 	return path, l.CheckPath(path, len(parts))
 }
 
-// CheckPath checks a clean path with that many elements against the limits.
+// CheckPath checks a clean path against the limits. elements is the number of its
+// elements.
 func (l *Limits) CheckPath(path string, elements int) error {
 	switch {
 	case len(path) > l.PathBytes:
@@ -70,9 +71,10 @@ func (l *Limits) CheckPath(path string, elements int) error {
 	return nil
 }
 
-// CheckTarget returns an error if a link at path may not have the target, which
-// must stay in the tree. dots means that a ".." comes after a name; whether the
-// target stays in the tree then depends on the kinds of the elements before it.
+// CheckTarget returns an error unless target is a valid target, inside the tree, of a
+// link at path. dots reports whether the target has a ".." after a name. Then the
+// target only stays in the tree if the elements before the ".." are not links, which
+// CheckTarget does not check.
 func (l *Limits) CheckTarget(path, target string) (dots bool, err error) {
 	switch {
 	case target == "":
@@ -94,10 +96,11 @@ func (l *Limits) CheckTarget(path, target string) (dots bool, err error) {
 	return dots, nil
 }
 
-// WalkTarget follows the elements of a target from the link's folder and reports
-// whether they stay in the tree. Before each ".." that comes after a name, it
-// calls up with the path so far and stops if up returns false. The first known
-// elements of the path were passed to up before, or are the link's own folder.
+// WalkTarget follows the elements of the target of a link at path, beginning in the
+// link's folder, and reports whether they stay in the tree. Before each ".." that
+// comes after a name of the target, it calls up with the path reached so far. If up
+// returns false, WalkTarget returns false. The first known elements of at were passed
+// to up before or belong to the link's folder.
 func WalkTarget(path, target string, up func(at []string, known int) bool) bool {
 	at := strings.Split(path, "/")
 	at = at[:len(at)-1]

@@ -6,7 +6,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Limits bounds what a commit accepts. 0 means the default.
+// Limits bounds what a commit accepts. 0 means the default, which is given in the
+// comment of each field.
 type Limits struct {
 	Entries    int64 // files, folders, and links of a tree, and headers of an archive; 2,000,000
 	PathBytes  int   // bytes of a path or a link's target; 4096
@@ -17,8 +18,8 @@ type Limits struct {
 	// MiB, which is also the maximum. Two million entries take a few MiB with
 	// paths of 100 bytes and about 15 MiB with paths of 1000.
 	RootBytes int
-	// Ratio is how many times its size an archive may expand to, 250. It is
-	// checked after RatioFloor bytes (1 GiB).
+	// Ratio is the maximum ratio of the expanded size of an archive to its own size;
+	// 250. It is checked once more than RatioFloor bytes are expanded; 1 GiB.
 	Ratio      int64
 	RatioFloor int64
 }
@@ -26,10 +27,12 @@ type Limits struct {
 // maxName is the longest name that file systems support, in bytes.
 const maxName = 255
 
-// maxFile bounds the number of a file's chunks, which must fit into one page.
+// maxFile is the maximum size of a file in bytes. It bounds the number of a file's
+// chunks, which must fit into one page.
 const maxFile = 256 << 30
 
-// SetDefaults replaces zeros by the defaults.
+// SetDefaults replaces zeros by the defaults, and FileBytes and RootBytes by their
+// maximums if they are larger.
 func (l *Limits) SetDefaults() {
 	l.Entries = cmp.Or(l.Entries, 2_000_000)
 	l.PathBytes = cmp.Or(l.PathBytes, 4096)

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// OpenFile returns a reader of the content of e. Reads fail when ctx ends; the
-// content is verified.
+// OpenFile returns a reader of the content of e, which verifies the content. Reads
+// fail after ctx ends.
 func (m *Manifest) OpenFile(ctx context.Context, e *format.Entry) *pack.File {
 	c := &contentReader{ctx: ctx, entry: e, chunks: pack.ChunkReader{Reader: pack.Reader{Store: m.Store.Packs, Org: m.Org}}}
 	var size int64
@@ -23,13 +23,14 @@ func (m *Manifest) OpenFile(ctx context.Context, e *format.Entry) *pack.File {
 
 // contentReader reads a file chunk by chunk.
 type contentReader struct {
-	ctx    context.Context // of the call that opened it: io.ReaderAt takes none
+	ctx    context.Context // of the call that opened the file; ReadAt has no parameter for it
 	entry  *format.Entry
 	chunks pack.ChunkReader
-	ends   []int64 // of each chunk
+	ends   []int64 // offset at which each chunk ends
 }
 
-// ReadAt implements io.ReaderAt within the size of the file.
+// ReadAt implements io.ReaderAt. The bytes to be read must be within the size of the
+// file.
 func (c *contentReader) ReadAt(b []byte, offset int64) (n int, err error) {
 	for n < len(b) {
 		at := offset + int64(n)

@@ -7,11 +7,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Finder looks up entries, cheaply if the paths ascend. It serves one goroutine.
+// Finder looks up entries. It keeps the page that it read last, so lookups in path
+// order read each page once. It is not safe for concurrent use.
 type Finder struct {
 	Pages   PageReader
-	page    int
-	entries []*format.Entry // of that page; nil if not read
+	page    int             // index of the page that was read last
+	entries []*format.Entry // of this page; nil if no page was read
 }
 
 // Find returns the entry at path, or nil.
@@ -40,7 +41,7 @@ func (m *Manifest) Find(ctx context.Context, path string) (*format.Entry, error)
 	return f.Find(ctx, path)
 }
 
-// searchEntries returns the index of the entry at path.
+// searchEntries returns the index of the entry at path, and whether it exists.
 func searchEntries(entries []*format.Entry, path string) (int, bool) {
 	return sort.Find(len(entries), func(i int) int { return format.ComparePaths(path, entries[i].Path) })
 }

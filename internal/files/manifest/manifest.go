@@ -39,7 +39,8 @@ func (s *Store) Open(ctx context.Context, org, digest string) (*Manifest, error)
 	return m, nil
 }
 
-// ReadRoot reads the root: the original, or else its newest replacement.
+// ReadRoot reads the original root of the tree if it exists, otherwise the newest
+// replacement.
 func (m *Manifest) ReadRoot(ctx context.Context) error {
 	first := pack.ManifestKey(m.Org, m.Digest)
 	err := m.ReadRootAt(ctx, first)
@@ -56,7 +57,8 @@ func (m *Manifest) ReadRoot(ctx context.Context) error {
 	return m.ReadRootAt(ctx, later[0].Key)
 }
 
-// ReadRootAt reads the root at a key.
+// ReadRootAt reads the root with the given key. If the root does not belong to
+// m.Digest, the error wraps format.ErrDamaged.
 func (m *Manifest) ReadRootAt(ctx context.Context, key string) error {
 	r, err := m.Store.Packs.Get(ctx, key, 0, -1)
 	if err != nil {
@@ -80,17 +82,17 @@ func (m *Manifest) ReadRootAt(ctx context.Context, key string) error {
 }
 
 // PageReader reads pages. It reads adjacent pages of a pack in pieces of growing
-// size, because a request for each would be slow with a remote store. It serves
-// one goroutine.
+// size, because a request for each page would be slow with a remote store. It is not
+// safe for concurrent use.
 type PageReader struct {
 	M     *Manifest
 	buf   []byte // a piece of a pack
-	pack  uint32
-	at    int64 // offset of buf in the pack
-	ahead int64 // least size of the next piece, as far as pages follow
+	pack  uint32 // index of the pack in the root
+	at    int64  // offset of buf in the pack
+	ahead int64  // minimum size of the next piece, if enough adjacent pages follow
 }
 
-// maxAhead bounds the size of a piece.
+// maxAhead bounds PageReader.ahead, in bytes.
 const maxAhead = 1 << 20
 
 // Page returns the entries of page i.
@@ -148,7 +150,8 @@ func (r *PageReader) stored(ctx context.Context, i int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// From returns the entries after path in path order, all for "".
+// From returns the entries after path in path order. If path is "", it returns all
+// entries. An error ends the sequence.
 func (m *Manifest) From(ctx context.Context, path string) iter.Seq2[*format.Entry, error] {
 	return func(yield func(*format.Entry, error) bool) {
 		r := PageReader{M: m}
@@ -167,12 +170,13 @@ func (m *Manifest) From(ctx context.Context, path string) iter.Seq2[*format.Entr
 	}
 }
 
-// Entries returns all entries of the tree.
+// Entries returns all entries of the tree in path order. An error ends the sequence.
 func (m *Manifest) Entries(ctx context.Context) iter.Seq2[*format.Entry, error] {
 	return m.From(ctx, "")
 }
 
-// PageOf returns the index of the page that holds path, if any does.
+// PageOf returns the index of the only page that can hold path, or 0 if the tree has
+// no pages.
 func (m *Manifest) PageOf(path string) int {
 	pages := m.Root.Pages
 	i := sort.Search(len(pages), func(i int) bool { return format.ComparePaths(pages[i].First, path) > 0 })

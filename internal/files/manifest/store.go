@@ -14,7 +14,7 @@ import (
 // Store opens the manifests of stored trees. It is safe for concurrent use.
 type Store struct {
 	Packs   *pack.Store
-	ZstdOut *zstd.Encoder // of roots and pages
+	ZstdOut *zstd.Encoder // compresses roots and pages
 	zstdIn  *zstd.Decoder
 }
 
@@ -32,7 +32,8 @@ func NewStore(packs *pack.Store) (*Store, error) {
 	return &Store{Packs: packs, ZstdOut: out, zstdIn: in}, nil
 }
 
-// OpenOrEmpty opens a tree; that of "" is empty.
+// OpenOrEmpty opens the tree with the digest. If digest is "", it returns an empty
+// tree.
 func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest, error) {
 	if digest == "" {
 		return &Manifest{Store: s, Org: org, Root: &format.Root{}}, pack.CheckOrg(org)
@@ -40,8 +41,8 @@ func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest,
 	return s.Open(ctx, org, digest)
 }
 
-// DescribePage completes the record of a page, of which a root describes only the
-// stored form.
+// DescribePage expands the stored page b and sets Size and CRC of its record x, which
+// a root does not contain. It returns the completed record.
 func (s *Store) DescribePage(x format.Segment, b []byte) (format.Segment, error) {
 	plain, err := s.zstdIn.DecodeAll(b, nil)
 	if err != nil {

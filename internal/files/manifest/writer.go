@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// Writer builds pages and a root from entries in path order. Pages are spooled
-// until StorePages, because packs hold their chunks first. It serves one
-// goroutine.
+// Writer builds pages and a root from entries in path order. New pages are spooled
+// until StorePages, because chunks are written to the packs before pages. It is not
+// safe for concurrent use.
 type Writer struct {
 	store     *Store
 	rootBytes int                      // approximate limit of the list of pages
@@ -35,12 +35,13 @@ type Writer struct {
 
 // newPage is a page of the root that is spooled.
 type newPage struct {
-	page int
+	page int    // index in Root.Pages
 	raw  uint32 // bytes when expanded
-	crc  uint32 // of the expanded bytes
+	crc  uint32 // CRC-32 (IEEE) of the expanded bytes
 }
 
-// NewWriter returns a writer that spools to tempDir.
+// NewWriter returns a writer that spools to tempDir. rootBytes is the approximate
+// maximum size of the root.
 func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
 	return &Writer{store: s, rootBytes: rootBytes, out: spool.New(tempDir)}
 }
@@ -48,7 +49,7 @@ func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
 // Close frees memory and disk space.
 func (w *Writer) Close() error { return w.out.Close() }
 
-// Add appends the next entry.
+// Add appends the next entry. Entries must be in path order.
 func (w *Writer) Add(e *format.Entry) error {
 	w.entries = append(w.entries, e)
 	w.logical = e.AppendLogical(w.logical)
@@ -78,7 +79,8 @@ func (w *Writer) EndPage() error {
 	return err
 }
 
-// basePage returns the index of the base's page that equals p, or -1.
+// basePage returns the index of the base's page that equals p and can be reused, or
+// -1.
 func (w *Writer) basePage(p *format.Page) int {
 	if w.Base == nil || len(w.Base.Root.Pages) == 0 {
 		return -1
@@ -90,8 +92,8 @@ func (w *Writer) basePage(p *format.Page) int {
 	return i
 }
 
-// CanReuse reports whether neither the pack of page i of the base nor the packs it
-// refers to are about to be deleted.
+// CanReuse reports whether page i of the base can be reused: neither the pack that
+// holds the page nor the packs that its entries refer to are about to be deleted.
 func (w *Writer) CanReuse(i int) bool {
 	if w.IsMarked == nil {
 		return true
@@ -122,7 +124,8 @@ func (w *Writer) ReusePage(i int) error {
 	return w.list(p)
 }
 
-// list adds a page to the root, unless the root becomes too large to be read.
+// list adds a page to the root. If the root then exceeds rootBytes, list returns a
+// *stint.Error.
 func (w *Writer) list(p format.Page) error {
 	w.Root.Pages = append(w.Root.Pages, p)
 	w.listBytes += len(p.First) + format.PageRecord + binary.MaxVarintLen32*len(p.Packs)
@@ -132,7 +135,8 @@ func (w *Writer) list(p format.Page) error {
 	return nil
 }
 
-// spoolPage adds p with the entries of the open page.
+// spoolPage completes the description p of the open page, adds p to the root, and
+// spools the encoded page.
 func (w *Writer) spoolPage(p format.Page) error {
 	l := format.ArchiveLayout{Emit: p.Archive.Add}
 	for _, e := range w.entries {
@@ -157,7 +161,8 @@ func (w *Writer) spoolPage(p format.Page) error {
 	return err
 }
 
-// Finish completes the tree and returns its digest.
+// Finish completes the last page and the sums of the root. It returns the digest of
+// the tree.
 func (w *Writer) Finish() (digest string, err error) {
 	if err := w.EndPage(); err != nil {
 		return "", err
@@ -166,7 +171,7 @@ func (w *Writer) Finish() (digest string, err error) {
 	return w.Root.Digest(), nil
 }
 
-// StorePages moves the new pages into packs.
+// StorePages adds the new pages to packs and completes the root.
 func (w *Writer) StorePages(to *pack.Writer) error {
 	at := int64(0)
 	for _, f := range w.fresh {

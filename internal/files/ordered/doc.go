@@ -1,3 +1,3 @@
-// Package ordered processes jobs concurrently and passes on the results in
+// Package ordered processes jobs concurrently and passes them on in their original
 // order.
 package ordered

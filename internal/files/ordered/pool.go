@@ -11,7 +11,7 @@ import (
 //
 // One goroutine calls Send and, at the end, either Finish or Abort, exactly once.
 type Pool[J any] struct {
-	Ctx   context.Context
+	Ctx   context.Context // ends with an error of a job, with Finish, and with Abort
 	stop  context.CancelCauseFunc
 	group *errgroup.Group
 	order chan poolJob[J]
@@ -20,11 +20,12 @@ type Pool[J any] struct {
 
 type poolJob[J any] struct {
 	job  J
-	done chan struct{}
+	done chan struct{} // closed when a worker has processed the job
 }
 
-// NewPool starts workers goroutines, each with its own work function, and one that
-// calls take for every job.
+// NewPool returns a pool and starts its goroutines: workers goroutines, each with a
+// function that work returned for it, and one that calls take for every job in the
+// order of Send. length bounds the jobs that wait.
 func NewPool[J any](ctx context.Context, workers, length int, work func() func(J) error, take func(J) error) *Pool[J] {
 	ctx, stop := context.WithCancelCause(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -73,7 +74,8 @@ var alreadyDone = func() chan struct{} {
 	return c
 }()
 
-// Send queues a job. A job without needsWork only keeps its position.
+// Send queues a job. If needsWork is not set, no worker processes the job; it is only
+// passed to take in its position. If the pool has failed, Send returns the error.
 func (l *Pool[J]) Send(j J, needsWork bool) error {
 	t := poolJob[J]{job: j, done: alreadyDone}
 	if needsWork {
@@ -95,7 +97,8 @@ func (l *Pool[J]) Send(j J, needsWork bool) error {
 	return nil
 }
 
-// Finish waits until take was called for every job.
+// Finish waits until take was called for every job. It returns the first error, if
+// any.
 func (l *Pool[J]) Finish() error {
 	defer l.stop(nil)
 	close(l.order)
@@ -103,8 +106,8 @@ func (l *Pool[J]) Finish() error {
 	return l.group.Wait()
 }
 
-// Abort drops unfinished jobs and waits for the goroutines. It returns the error
-// that ended them if that came first, else err.
+// Abort drops unfinished jobs and waits for the goroutines. If an error has ended the
+// goroutines before, Abort returns that error, otherwise err.
 func (l *Pool[J]) Abort(err error) error {
 	l.stop(err)
 	close(l.order)

@@ -19,7 +19,8 @@ type ChunkIndex interface {
 	Drop(org string, packs []string) error
 }
 
-// Reindex replaces a pack in the index by the segments of its compacted form.
+// Reindex drops the packs with the keys in group from the index and adds the
+// compacted pack with the key to. If x is nil, Reindex does nothing.
 func Reindex(x ChunkIndex, org string, group []string, to string, segments []format.Segment) error {
 	if x == nil {
 		return nil

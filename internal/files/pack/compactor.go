@@ -10,11 +10,11 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// A compacted pack replaces a deleted pack. It holds some of its segments, one
-// after the other, and a footer with records that keep the old offsets. So the places
-// in manifests remain valid.
+// A compacted pack replaces a deleted pack. It holds some segments of the deleted
+// pack, one after the other, and a footer with records that keep the old offsets. So
+// the places in manifests remain valid.
 
-// Compactor writes compacted packs. It serves one goroutine.
+// Compactor writes compacted packs. It is not safe for concurrent use.
 type Compactor struct {
 	Packs  *Store
 	Org    string
@@ -22,9 +22,10 @@ type Compactor struct {
 	raw    []byte
 }
 
-// Write stores segments, which source returns for their records, durably as a new
-// generation of the pack and returns its key. If a segment is invalid, the error
-// wraps format.ErrCorrupt or format.ErrDamaged.
+// Write stores segments of the pack id as a new generation of this pack. source must
+// return the bytes of a segment. Write returns the key and the size in bytes of the
+// new object. If a segment is invalid, the error wraps format.ErrCorrupt or
+// format.ErrDamaged.
 func (c *Compactor) Write(ctx context.Context, id string, segments []format.Segment, source func(format.Segment) ([]byte, error)) (key string, size int64, err error) {
 	var data, records []byte
 	for _, s := range segments {
@@ -82,7 +83,7 @@ func (c *Compactor) Verify(s format.Segment, b []byte) error {
 	return nil
 }
 
-// From returns a source for Write that reads the pack itself.
+// From returns a source for Write that reads the segments of the pack id through f.
 func (c *Compactor) From(ctx context.Context, f *Reader, id string) func(format.Segment) ([]byte, error) {
 	return func(s format.Segment) ([]byte, error) {
 		b := make([]byte, s.Length)

@@ -6,15 +6,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Objects that are made from a tree to serve it faster: the hashes of its
-// downloads and its complete archive. They may be deleted at any time, and should
-// be once the tree is.
+// Folders of derived objects, which are made from a tree to serve it faster: the
+// hashes of its downloads and its complete archive. Derived objects may be deleted at
+// any time, and should be deleted after their tree.
 const (
 	digestsFolder  = "/digests/"
 	archivesFolder = "/archives/"
 )
 
-// DigestKey returns the key of the hash of a download.
+// DigestKey returns the key of the object that stores the hash of a download.
 func DigestKey(org, digest string, f format.Format) string {
 	return org + digestsFolder + digest + "." + string(f)
 }
@@ -30,8 +30,8 @@ func DerivedPrefixes(org string) []string {
 	return []string{org + archivesFolder, org + digestsFolder}
 }
 
-// ParseDerivedKey returns the tree that an object under such a prefix was made
-// from; ok is false for a key of another form.
+// ParseDerivedKey returns the organisation and the digest of the tree that a derived
+// object was made from. If key is not the key of a derived object, ok is false.
 func ParseDerivedKey(key string) (org, digest string, ok bool) {
 	for _, dir := range []string{archivesFolder, digestsFolder} {
 		org, name, found := strings.Cut(key, dir)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Footer lists the segments of a pack in the order of their offsets; for a deleted
-// pack, those of the compacted packs that replace it. The error of a missing pack
-// wraps blob.ErrNotFound.
+// Footer returns the segments of a pack in the order of their offsets. For a deleted
+// pack, it returns the segments of the compacted packs that replace the pack. If there
+// are none, the error wraps blob.ErrNotFound.
 func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, error) {
 	segments, err := ReadSegments(ctx, s.Store, Key(org, id))
 	if errors.Is(err, blob.ErrNotFound) {
@@ -28,7 +28,7 @@ func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, e
 	return segments, nil
 }
 
-// ReadSegments reads the footer of a pack, compacted or not.
+// ReadSegments returns the segments in the footer of a pack, compacted or not.
 func ReadSegments(ctx context.Context, s blob.Store, key string) ([]format.Segment, error) {
 	info, err := s.Stat(ctx, key)
 	if err != nil {
@@ -41,8 +41,8 @@ func ReadSegments(ctx context.Context, s blob.Store, key string) ([]format.Segme
 	return format.DecodeFooter(info.Size, read)
 }
 
-// compactedSegments lists the segments of the packs that replace a deleted one. If
-// there are none, the error is missing.
+// compactedSegments returns the segments of the packs that replace a deleted pack. If
+// there are no such packs, the error is the argument missing.
 func (s *Store) compactedSegments(ctx context.Context, key string, missing error) ([]format.Segment, error) {
 	t, err := s.Compacted(ctx, key, nil)
 	if err != nil {
@@ -67,7 +67,8 @@ func (s *Store) compactedSegments(ctx context.Context, key string, missing error
 	return all, nil
 }
 
-// ReadRange reads n bytes of an object. A shorter object is damaged.
+// ReadRange returns n bytes of an object from offset. If the object is too short, the
+// error is format.ErrDamaged.
 func ReadRange(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
 	r, err := s.Get(ctx, key, offset, n)
 	if err != nil {
@@ -86,7 +87,7 @@ func IsDamage(err error) bool {
 	return errors.Is(err, format.ErrDamaged) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
 }
 
-// IsEOF reports whether err is an expected or unexpected end.
+// IsEOF reports whether err wraps io.EOF or io.ErrUnexpectedEOF.
 func IsEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // Resize returns a buffer of n bytes, which is b if b is large enough.
@@ -97,7 +98,7 @@ func Resize(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// Exists reports whether there is an object, damaged or not.
+// Exists reports whether an object exists, damaged or not.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	_, err := s.Stat(ctx, key)
 	switch {
@@ -109,7 +110,7 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// Missing returns those of the packs that are not in the store.
+// Missing returns those of the packs that are not in the store, in the given order.
 func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]string, error) {
 	gone := make([]bool, len(packs))
 	group, ctx := errgroup.WithContext(ctx)
@@ -133,5 +134,5 @@ func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]stri
 	return missing, nil
 }
 
-// ParallelStats is how many packs are looked up at once.
+// ParallelStats is the maximum number of packs that are looked up concurrently.
 const ParallelStats = 16

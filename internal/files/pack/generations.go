@@ -11,9 +11,10 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Objects never change. A replacement, such as a pack without its unreferenced
-// segments or the root of a tree whose former root is about to be deleted, gets
-// the key of the original followed by ".1", then ".2".
+// Objects never change. The key of a replacement is the key of the original followed
+// by ".1", then ".2", and so on. Replacements are, for example, a pack without its
+// unreferenced segments, or a new root of a tree whose former root is about to be
+// deleted.
 
 // Generation is an object or a replacement of it.
 type Generation struct {
@@ -21,7 +22,8 @@ type Generation struct {
 	Key string
 }
 
-// GenerationKey returns the key of replacement n; 0 is the original.
+// GenerationKey returns the key of replacement n of the object with the given key. 0
+// is the original.
 func GenerationKey(key string, n int) string {
 	if n == 0 {
 		return key
@@ -29,8 +31,8 @@ func GenerationKey(key string, n int) string {
 	return key + "." + strconv.Itoa(n)
 }
 
-// SplitGeneration splits a key into the original key and the number; ok is false
-// for a key of another form.
+// SplitGeneration splits a key into the key of the original and the number of the
+// replacement. If the number is malformed, ok is false.
 func SplitGeneration(key string) (first string, n int, ok bool) {
 	first, number, later := strings.Cut(key, ".")
 	if !later {

@@ -49,19 +49,19 @@ func CheckOrg(org string) error {
 // are written to the sealed store, too.
 const SealedPrefix = "sealed-"
 
-// SentPrefix begins the names of packs that PutChunks stored. They stay until a
-// collection, whereas a failed commit deletes its packs; so chunks in the former
-// can be reused at once.
+// SentPrefix begins the names of packs that PutChunks stored. Only collections delete
+// these packs, so their chunks can be reused at once. Packs of a commit cannot be
+// reused at once, because a commit that fails deletes its packs.
 const SentPrefix = "sent-"
 
-// TimePart returns the part of a pack's name that contains the time at which it was
-// begun.
+// TimePart returns the name of a pack without its prefix. It begins with the time at
+// which the pack was begun, as a ULID.
 func TimePart(id string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(id, SentPrefix), SealedPrefix)
 }
 
-// IsUniqueKey reports whether a key is generated for one object and never used for
-// another.
+// IsUniqueKey reports whether a key was generated for a single object and is never
+// used for another object.
 func IsUniqueKey(key string) bool {
 	_, id, ok := strings.Cut(key, "/packs/")
 	return ok && !strings.Contains(id, ".")
