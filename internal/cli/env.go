@@ -14,7 +14,7 @@ import (
 
 // Env is the environment of a command.
 type Env struct {
-	Args    []string // without the program's name
+	Args    []string // arguments of the program, without its name
 	Environ func(string) (string, bool)
 	Dir     string // working directory, absolute
 	Stdin   io.Reader

@@ -16,7 +16,7 @@ import (
 
 // Setting describes a setting of the server.
 type Setting struct {
-	Name    string // of the flag and of the key in the file
+	Name    string // name of the flag and of the key in the file
 	Value   string // kind of value in the documentation, such as DIR
 	Default string // default value in the documentation
 	Text    string // description, in lower case and without a full stop

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	dialTimeout    = 30 * time.Second // for the lookup and all addresses of a name
-	addressTimeout = 10 * time.Second // for one address if others remain
+	dialTimeout    = 30 * time.Second // time limit for the lookup and all addresses of a name
+	addressTimeout = 10 * time.Second // time limit for one address if others remain
 )
 
 // serverConn is a connection to a server with the rule that allowed it.

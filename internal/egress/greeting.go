@@ -164,8 +164,8 @@ func (c *connection) closeDial() {
 	}
 }
 
-// greetedConn is a connection to a server whose first bytes were read already. Read
-// returns these bytes first.
+// greetedConn is a connection to a server from which the first bytes were read already.
+// Read returns these bytes first.
 type greetedConn struct {
 	net.Conn
 	greeting []byte

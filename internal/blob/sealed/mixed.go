@@ -16,9 +16,9 @@ import (
 // first. With Mixed, an installation that has objects can enable or disable
 // encryption, and can encrypt only some objects.
 //
-// Mixed is safe for concurrent use. If two instances whose Primary and Secondary
-// are exchanged put the same key at the same time, both stores contain the key, and
-// it counts as one object.
+// Mixed is safe for concurrent use. If the Primary of one instance is the Secondary of
+// another, and both put the same key at the same time, then both stores contain the key,
+// and it counts as one object.
 type Mixed struct {
 	Primary, Secondary blob.Store
 	// Unique reports whether a key is put only once, so that Put need not look

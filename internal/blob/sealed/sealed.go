@@ -32,7 +32,7 @@ type Store struct {
 	keys  Keys
 
 	mu      sync.Mutex             // guards ciphers
-	ciphers map[string]cipher.AEAD // of objects that were read, by object key
+	ciphers map[string]cipher.AEAD // ciphers of objects that were read, by object key
 }
 
 var _ blob.Store = (*Store)(nil)
@@ -231,8 +231,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.inner.Delete(ctx, key)
 }
 
-// List implements blob.Store. An object whose stored size is impossible is listed
-// with its stored size.
+// List implements blob.Store. An object with an impossible stored size is listed with
+// its stored size.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for info, err := range s.inner.List(ctx, prefix) {

@@ -24,7 +24,7 @@ type Set struct {
 	life context.Context //nolint:containedctx // ends dials in progress
 	end  context.CancelFunc
 
-	mu      sync.Mutex // guards the fields below, and prevents that a dial begins during Close
+	mu      sync.Mutex // guards the fields below, and prevents dials from beginning during Close
 	conns   map[*Conn]struct{}
 	ended   bool
 	dialing sync.WaitGroup

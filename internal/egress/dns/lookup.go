@@ -36,7 +36,7 @@ func (HostResolver) LookupNetIP(ctx context.Context, network, host string) ([]ne
 type Cache struct {
 	resolver Resolver
 	now      func() time.Time
-	lookups  *lru.Cache[string, lookupResult] // by name
+	lookups  *lru.Cache[string, lookupResult] // results of lookups, by name
 }
 
 type lookupResult struct {

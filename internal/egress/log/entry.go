@@ -19,15 +19,15 @@ type Entry struct {
 	Action        string
 	Rule          string // reason of the decision, such as "allow *.example.com", "public", "mode none", "private address"
 	Protocol      string // dns, tcp, tls, http/1.1, h2
-	Method, URL   string // of an HTTP request; for a DNS query, Method is the record type
+	Method, URL   string // method and URL of an HTTP request; for a DNS query, Method is the record type
 	Host          string // the requested name, or the address if no name is known
 	ServerName    string // server name of TLS, if it differs from Host
 	Address       string // address that was dialed
 	Port          uint16
 	Status        int // status of the HTTP response
 	Duration      time.Duration
-	RequestBytes  int64 // from the sandbox
-	ResponseBytes int64 // to the sandbox
+	RequestBytes  int64 // bytes from the sandbox
+	ResponseBytes int64 // bytes to the sandbox
 	Count         int64 // number of suppressed entries
 	Error         string
 }

@@ -183,7 +183,7 @@ func (l *singleListener) Addr() net.Addr { return l.conn.LocalAddr() }
 // tracker counts the handlers of a connection. end waits for the end of all handlers.
 // After end has been called, begin returns false.
 type tracker struct {
-	mu    sync.Mutex // guards ended, and prevents that a handler begins during end
+	mu    sync.Mutex // guards ended, and prevents handlers from beginning during end
 	ended bool
 	wg    sync.WaitGroup
 }
