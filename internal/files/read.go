@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/limits"
 )
 
-// Stat returns the size of a snapshot. It reads only the root. The Epoch of the
-// result is 0.
+// Stat returns the size and the number of files of a snapshot. It reads only the
+// root. The Epoch of the result is 0.
 func (l *Library) Stat(ctx context.Context, org, digest string) (Ref, error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -32,7 +32,7 @@ func (l *Library) List(ctx context.Context, org, digest, prefix, after string, l
 		return nil, false, err
 	}
 	page = []stint.FileEntry{}
-	if after == "" && prefix != "" { // the walk starts behind the path that it is given
+	if after == "" && prefix != "" { // the walk below begins after prefix
 		e, err := m.Find(ctx, prefix)
 		if err != nil {
 			return nil, false, err
@@ -59,12 +59,12 @@ func (l *Library) List(ctx context.Context, org, digest, prefix, after string, l
 	return page, false, nil
 }
 
-// File is the content of a stored file. It serves one goroutine.
+// File is the content of a stored file. It is not safe for concurrent use.
 type File interface{ io.ReadSeekCloser }
 
-// Open opens the file at path. The error is a NotFound *stint.Error if the
-// snapshot lacks the path, and an Invalid one if it is not a file. Reads fail
-// when ctx ends; the content is verified.
+// Open opens the file at path. If the snapshot lacks the path, the error is a
+// *stint.Error of the kind NotFound; if path is not a file, it is of the kind
+// Invalid. Reads verify the content and fail after ctx ends.
 func (l *Library) Open(ctx context.Context, org, digest, path string) (File, stint.FileEntry, error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -82,10 +82,10 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 	return m.OpenFile(ctx, e), e.Public(), nil
 }
 
-// Checkout writes the snapshot into dir, an empty folder that exists, with
-// modes, modification times, links and empty folders. Every byte is verified.
-// Links are not followed, so nothing outside dir changes. After an error dir
-// holds a part of the snapshot.
+// Checkout writes the snapshot into dir, which must be an existing, empty folder,
+// with modes, modification times, links and empty folders. All content is verified.
+// Links are not followed, so nothing outside dir changes. After an error, dir may
+// hold a part of the snapshot.
 func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -94,22 +94,22 @@ func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
 	return checkout.Write(ctx, m, dir)
 }
 
-// Collect deletes what no snapshot that r names refers to. See gc.Collector.
+// Collect deletes objects that no snapshot of r refers to. See gc.Collector.
 func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (CollectResult, error) {
 	return l.collector.Collect(ctx, org, r, o)
 }
 
-// Publish makes the database refer to snapshots: it calls write with the epoch
-// that belongs to them, and again after validating them if a collection began
-// meanwhile. The error wraps ErrNotPublished if that fails, and ErrStale if the
-// snapshots were deleted and must be committed again. Other errors are those of
-// write.
+// Publish makes the database refer to snapshots. It calls write with their epoch. If
+// a collection began meanwhile, Publish validates the snapshots and calls write
+// again. If the validation fails, the error wraps ErrNotPublished. If the snapshots
+// were deleted and must be committed again, it also wraps ErrStale. Other errors are
+// those of write.
 func (l *Library) Publish(ctx context.Context, org string, refs []Ref, write func(epoch int64) error) error {
 	return l.collector.Publish(ctx, org, refs, write)
 }
 
-// Check verifies, and repairs if asked to, everything that the snapshots of
-// live consist of. See check.Checker.
+// Check verifies all objects that the snapshots in live refer to, and repairs them
+// if o.Repair is set. See check.Checker.
 func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o CheckOptions) (CheckResult, error) {
 	return l.checker.Check(ctx, org, live, o)
 }

@@ -29,9 +29,9 @@ type (
 
 	// Index is the chunk index that a Library uses.
 	Index = pack.ChunkIndex
-	// CollectionMarks lists the objects that a collection is about to delete.
+	// CollectionMarks lists the marked objects, which a collection may delete.
 	CollectionMarks = gc.CollectionMarks
-	// Roots is the part of the database in a collection.
+	// Roots is the part of the database that a collection uses.
 	Roots = gc.Roots
 	// CollectOptions configures Collect.
 	CollectOptions = gc.Options
@@ -46,7 +46,7 @@ type (
 	CheckResult = check.Result
 	// Damage is a damaged or missing object.
 	Damage = check.Damage
-	// Use is a place that a damage affects.
+	// Use is a place in a snapshot that a damage affects.
 	Use = check.Use
 
 	// Cutter splits a file into chunks.
@@ -77,11 +77,12 @@ var (
 // next sibling; siblings by the bytes of their names.
 func ComparePaths(a, b string) int { return format.ComparePaths(a, b) }
 
-// IsUniqueKey reports whether a key is never used for a second object.
+// IsUniqueKey reports whether a key was generated for a single object and is never
+// used for another object.
 func IsUniqueKey(key string) bool { return pack.IsUniqueKey(key) }
 
-// ParseDerivedKey returns the snapshot that an object under one of
-// DerivedPrefixes was made from; ok is false for a key of another form.
+// ParseDerivedKey returns the organisation and the digest of the snapshot that an
+// object under one of DerivedPrefixes was made from. For other keys, ok is false.
 func ParseDerivedKey(key string) (org, digest string, ok bool) { return pack.ParseDerivedKey(key) }
 
 // DerivedPrefixes returns the prefixes of an organisation's keys whose objects

@@ -12,35 +12,36 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Reader reads ranges of packs. Adjacent chunks come from one stream, because a
-// request for each would be slow with a remote store. It serves one goroutine;
-// Close ends the streams.
+// Reader reads ranges of packs. It reads adjacent ranges from one stream, because a
+// request for each range would be slow with a remote store. It is not safe for
+// concurrent use. The caller must close it.
 type Reader struct {
 	Store blob.Store
 	Org   string
 	open  []*packStream // ordered by their last use, the latest last
 }
 
-// packStream is an open pack.
+// packStream is a stream of the bytes of a pack.
 type packStream struct {
 	pack  string
 	r     io.ReadCloser
 	from  io.Reader // r, or a buffer over it
-	at    int64
-	reads int
+	at    int64     // offset of the next byte in the pack
+	reads int       // number of reads so far
 }
 
 const (
 	openStreams = 4
-	// skipMax is how many bytes are read and dropped instead of opening another
-	// stream.
+	// skipMax is the maximum number of bytes that are read and dropped to reach an
+	// offset, instead of opening another stream.
 	skipMax = 64 << 10
-	// The third read of a stream predicts more: small reads then use a buffer of
-	// this size.
+	// streamBuffer is the size in bytes of the buffer that a stream gets at its
+	// third read, because further small reads are likely.
 	streamBuffer = 64 << 10
 )
 
-// Read fills b from offset of a pack.
+// Read fills b with the bytes of a pack from offset. If the pack is too short, the
+// error wraps format.ErrCorrupt.
 func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte) error {
 	s, err := f.stream(ctx, packID, offset)
 	if err != nil {
@@ -60,7 +61,7 @@ func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte
 	return errors.Join(fmt.Errorf("reading a pack: %w", err), f.drop(s))
 }
 
-// stream returns a stream of the pack at offset.
+// stream returns a stream of the pack that is positioned at offset.
 func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*packStream, error) {
 	for i, s := range f.open {
 		if s.pack != packID {
@@ -108,14 +109,16 @@ func (f *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// File is a file with content that is read from packs. It serves one goroutine.
+// File is a file with content that is read from packs. It is not safe for concurrent
+// use.
 type File struct {
 	*io.SectionReader
 	packs  *Reader
 	closed bool
 }
 
-// NewFile returns a file of size bytes that r reads through p.
+// NewFile returns a file of size bytes with the content of r. r must read packs
+// through p, which is closed with the file.
 func NewFile(r io.ReaderAt, size int64, p *Reader) *File {
 	return &File{SectionReader: io.NewSectionReader(r, 0, size), packs: p}
 }

@@ -14,26 +14,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Writer collects segments in packs. Eager packs are uploaded while the commit
-// goes on; staged ones wait for Publish. It serves one goroutine.
+// Writer collects segments in packs. It uploads each full pack in the background,
+// unless Stage was called: then all packs wait for Publish. It is not safe for
+// concurrent use.
 type Writer struct {
 	Store  blob.Store
 	org    string
 	mint   func() string
-	out    *spool.Spool // the pack being filled, and staged ones before it
+	out    *spool.Spool // the pack being filled, after staged packs
 	begin  int64        // offset of the pack being filled
-	id     string       // its ID, "" = none
-	foot   []byte       // the records of its segments
+	id     string       // ID of the pack being filled; "" if there is none
+	foot   []byte       // the records of the segments in this pack
 	feet   *spool.Spool // the records of all packs, one after the other
 	made   []finishedPack
 	staged bool
 
-	uploads *errgroup.Group   // of eager packs, one at a time
+	uploads *errgroup.Group   // background uploads, one at a time
 	ctx     context.Context   // of the uploads
 	spare   chan *spool.Spool // the spool that is not being filled
 
 	mu       sync.Mutex // guards the fields below
-	Uploaded []string   // packs that the store may hold
+	Uploaded []string   // new packs that the store may hold
 }
 
 // finishedPack is a complete pack.
@@ -58,7 +59,8 @@ func NewWriter(ctx context.Context, s *Store, org, prefix string) *Writer {
 // Stage makes the packs wait for Publish. It must be called before Add.
 func (p *Writer) Stage() { p.staged = true }
 
-// Add stores the segment that s describes and returns its place.
+// Add adds the segment b to a pack and returns its place. s describes the segment
+// except for its offset and length.
 func (p *Writer) Add(s format.Segment, b []byte) (format.Place, error) {
 	foot := int64(len(p.foot) + format.FooterRecord)
 	if p.id != "" && (p.filled()+int64(len(b))+foot+int64(format.FooterTrailer) > format.MaxPack || foot > format.MaxSegments*format.FooterRecord) {
@@ -75,10 +77,11 @@ func (p *Writer) Add(s format.Segment, b []byte) (format.Place, error) {
 	return format.Place{Pack: p.id, Offset: s.Offset, Length: s.Length, CRC: s.CRC}, err
 }
 
-// filled returns the bytes of the open pack.
+// filled returns the number of bytes of the pack being filled.
 func (p *Writer) filled() int64 { return p.out.Length() - p.begin }
 
-// finishPack completes the open pack and, unless it is staged, uploads it.
+// finishPack completes the pack being filled and, unless packs are staged, begins to
+// upload it.
 func (p *Writer) finishPack() error {
 	if _, err := p.feet.Write(p.foot); err != nil {
 		return err
@@ -120,7 +123,7 @@ func (p *Writer) put(ctx context.Context, id string, r io.Reader, n int64) error
 	return nil
 }
 
-// Publish returns once all new packs are stored.
+// Publish completes the pack being filled and returns when all new packs are stored.
 func (p *Writer) Publish(ctx context.Context) error {
 	if p.id != "" {
 		if err := p.finishPack(); err != nil {
@@ -141,8 +144,8 @@ func (p *Writer) Publish(ctx context.Context) error {
 	return nil
 }
 
-// AddToIndex adds the new packs, which must be stored, to the index. SyncIndex
-// adds those that fail.
+// AddToIndex adds the new packs, which must be stored, to the index. It ignores
+// errors, because SyncIndex adds the missing packs later.
 func (p *Writer) AddToIndex(x ChunkIndex) {
 	if x == nil {
 		return
@@ -163,9 +166,9 @@ func (p *Writer) AddToIndex(x ChunkIndex) {
 }
 
 // Withdraw deletes the new packs, even if ctx has ended. No manifest may refer to
-// them. A pack that cannot be deleted is garbage.
+// them. A pack that cannot be deleted remains until a garbage collection.
 func (p *Writer) Withdraw(ctx context.Context) error {
-	_ = p.uploads.Wait() // else an upload could finish after the deletion
+	_ = p.uploads.Wait() // otherwise an upload could finish after the deletion
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error

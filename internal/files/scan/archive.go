@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// CommitArchive stores the tree in an untrusted archive. parent is the digest of
-// the previous version ("" = none), whose content is not stored again. A wrong
-// archive is a *stint.Error. Nothing is written to the store before the archive
-// was read to its end and found valid.
+// CommitArchive stores the tree in the untrusted archive r of the format f. parent is
+// the digest of the previous version ("" = none), whose content is not stored again.
+// If the archive is invalid, the error is a *stint.Error. Nothing is written to the
+// store before the archive was read to its end and found valid.
 //
-// Folders without an entry get mode 0755 and the Unix epoch. Hard links become
-// files with the same content. Of several entries of one path the last one counts;
-// they must have the same kind. Links must stay in the tree. Mode bits beyond 0777
-// and owners are dropped.
+// Folders without an entry get mode 0755 and the Unix epoch as time. Hard links
+// become files with the same content. Of several entries with one path, only the
+// last is stored; they must have the same kind. Links must stay in the tree. Mode
+// bits beyond 0777 and owners are dropped.
 func (b *Scanner) CommitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (manifest.Ref, error) {
 	ref, err := b.commitArchive(ctx, org, parent, f, r)
 	return ref, commit.TryAgain(err)
@@ -52,7 +52,7 @@ func (b *Scanner) commitArchive(ctx context.Context, org, parent string, f forma
 type archiveScan struct {
 	*EntrySet
 	archive *archiveReader
-	headers int64
+	headers int64 // number of tar headers read so far
 }
 
 func (u *archiveScan) scan(ctx context.Context, c *commit.Commit, f format.Format, r io.Reader) error {
@@ -72,10 +72,10 @@ func (u *archiveScan) scan(ctx context.Context, c *commit.Commit, f format.Forma
 	return u.CheckDotted(ctx)
 }
 
-// read passes the entries to in and checks the archive up to its end.
+// read passes the entries of the archive to in and reads the archive to its end.
 func (u *archiveScan) read(in *commit.Chunker) error {
 	t := tar.NewReader(u.archive)
-	end := int64(0) // of the entries read so far
+	end := int64(0) // bytes of the tar up to the end of the last entry
 	for {
 		h, err := t.Next()
 		if err == io.EOF {
@@ -91,8 +91,8 @@ func (u *archiveScan) read(in *commit.Chunker) error {
 		}
 		end = u.archive.out
 	}
-	// archive/tar accepts a missing end. A tar that is cut between two headers
-	// lacks the two empty blocks.
+	// archive/tar accepts a tar without its end, the two empty blocks. They are
+	// missing in a tar that is cut between two entries.
 	if !u.archive.atEnd(end) {
 		return &inputFault{io.ErrUnexpectedEOF}
 	}
@@ -126,7 +126,7 @@ func (u *archiveScan) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) er
 	return in.Content(e, &entryReader{t: t, u: u})
 }
 
-// describe sets all fields of an entry but the content.
+// describe sets the fields of e from a tar header, except for its path and content.
 func (u *archiveScan) describe(e *format.Entry, h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives use TypeRegA

@@ -18,12 +18,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// zstdWindow bounds the memory that an archive can request. Archives made with
-// zstd --long need more and are refused.
+// zstdWindow is the maximum window in bytes of a zstd archive, which bounds the
+// memory for expanding it. Archives made with zstd --long need more and are refused.
 const zstdWindow = 32 << 20
 
-// inputFault is an error of the archive itself, provided that its source did not
-// fail.
+// inputFault is an error of reading the archive. Unless the source failed, the
+// archive itself is invalid.
 type inputFault struct{ cause error }
 
 func (f *inputFault) Error() string { return f.cause.Error() }
@@ -33,19 +33,19 @@ func (f *inputFault) Unwrap() error { return f.cause }
 type archiveReader struct {
 	source source
 	limits *limits.Limits
-	plain  io.Reader // the expanded tar
-	stop   func()    // of the expander
-	out    int64     // bytes that were read
-	zeros  int       // how many of the last bytes are zeros, at most tarEnd
-	grown  atomic.Int64
+	plain  io.Reader    // the expanded tar
+	stop   func()       // releases the expander
+	out    int64        // bytes of the tar that were read
+	zeros  int          // number of zeros at the end of these bytes, at most format.TarEnd
+	grown  atomic.Int64 // expanded bytes, see grow
 }
 
 // source is the caller's reader.
 type source struct {
 	ctx context.Context
 	r   io.Reader
-	n   atomic.Int64
-	err error // its failure
+	n   atomic.Int64 // bytes that were read
+	err error        // failure of r or end of ctx
 }
 
 func (s *source) Read(b []byte) (int, error) {
@@ -85,7 +85,7 @@ func newArchiveReader(ctx context.Context, f format.Format, r io.Reader, l *limi
 	return s, nil
 }
 
-// Read reads bytes of the tar.
+// Read reads the expanded tar.
 func (s *archiveReader) Read(b []byte) (int, error) {
 	n, err := s.plain.Read(b)
 	s.out += int64(n)
@@ -121,8 +121,8 @@ func (s *archiveReader) grow(n int64) error {
 	return nil
 }
 
-// inputError turns the error of a read into the one to return: a fault of the
-// input becomes an error for its sender.
+// inputError returns the error to report for err. If the archive is invalid, it is a
+// *stint.Error for the sender of the archive.
 func (s *archiveReader) inputError(err error) error {
 	var fault *inputFault
 	var refused *stint.Error
@@ -146,11 +146,11 @@ func (s *archiveReader) inputError(err error) error {
 	return &stint.Error{Kind: stint.KindInvalid, Code: stint.CodeInvalidParameter, Message: message, Cause: fault.cause}
 }
 
-// drainMax is how much padding may follow the end of a tar, in bytes.
+// drainMax is the maximum number of zeros that may follow the end of a tar.
 const drainMax = 16 << 20
 
-// drain reads the rest of the archive, which must be zeros and contains the
-// checksum.
+// drain reads the archive to its end, which also verifies its checksum. The rest of
+// the tar must be zeros.
 func (s *archiveReader) drain() error {
 	b := make([]byte, 32<<10)
 	for left := drainMax; left > 0; {

@@ -28,8 +28,8 @@ func NewEntrySet(l *limits.Limits, tempDir string) *EntrySet {
 // Close frees the disk space.
 func (u *EntrySet) Close() error { return u.sort.Close() }
 
-// WriteTo adds the entries to a tree in path order, each after check, which may be
-// nil, and completes the tree.
+// WriteTo passes the entries to take in path order, with missing parent folders. If
+// check is not nil, it is called for each entry before.
 func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, check func(*format.Entry) error) error {
 	tree := treeBuilder{limits: u.Limits, take: take}
 	for e, err := range u.sort.Sorted() {
@@ -49,10 +49,10 @@ func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, 
 	return tree.flush()
 }
 
-// hardlink is the kind of entries that take the content of their target.
+// hardlink is the kind of entries that are replaced by a copy of the entry at Target.
 const hardlink format.Kind = 0xff
 
-// maxDotted bounds the links with targets that have ".." after a name.
+// maxDotted is the maximum number of links with targets that have ".." after a name.
 const maxDotted = 20_000
 
 // CheckSize counts a file of size bytes and checks it against the limits.
@@ -66,7 +66,7 @@ func (u *EntrySet) CheckSize(e *format.Entry, size int64) error {
 	return nil
 }
 
-// Add adds complete entries in the order of the archive.
+// Add adds a complete entry. A hard link must follow its target.
 func (u *EntrySet) Add(e *format.Entry) error {
 	if e.Kind == hardlink {
 		if err := u.resolve(e); err != nil {
@@ -109,8 +109,8 @@ func (u *EntrySet) resolve(e *format.Entry) error {
 	return u.grow(e.Size)
 }
 
-// CheckDotted checks links such as a/../../b, which stay in the tree only if a is
-// not a link.
+// CheckDotted checks the links in Dotted. For example, a target a/../../b may leave
+// the tree if a is a link.
 func (u *EntrySet) CheckDotted(ctx context.Context) error {
 	for _, e := range u.Dotted {
 		if ctx.Err() != nil {

@@ -24,29 +24,30 @@ import (
 // DirOptions adjusts CommitDir. The zero value includes everything within the
 // library's limits except sockets, pipes, and devices.
 type DirOptions struct {
-	// Ignore excludes an entry, and a folder with its content. Paths are relative
-	// and slash-separated.
+	// Ignore reports whether an entry is excluded, a folder with its content. Paths
+	// are relative and slash-separated.
 	Ignore func(path string, isDir bool) bool
-	// MaxBytes and MaxFiles bound the files of the tree; 0 means the library's
-	// limit.
+	// MaxBytes and MaxFiles limit the total size and the number of the tree's files.
+	// 0 means that only the library's limits apply.
 	MaxBytes, MaxFiles int64
 	// KeepParents reports whether a folder is only included as the parent of an
-	// included entry. Such a folder gets a fixed mode and time. nil means never.
+	// included entry. Such a folder gets mode 0755 and the Unix epoch as time. nil
+	// means never.
 	KeepParents func(path string) bool
 	// Confidential writes new objects to Options.SealedStore.
 	Confidential bool
-	// Verify reads all files back, and stores everything again if one differs. A
-	// tree equal to the parent is not read back.
+	// Verify reads all stored files back. If a file differs, everything is stored
+	// again. A tree equal to the parent is not read back.
 	Verify bool
 	// RefuseSpecials makes sockets, pipes, and devices an error.
 	RefuseSpecials bool
-	// OnSkip is called for each socket, pipe, and device that is left out, again
-	// if the commit is repeated.
+	// OnSkip is called for each socket, pipe, and device that is left out. If the
+	// commit is repeated, it is called again.
 	OnSkip func(path string, mode fs.FileMode)
 	// OnMismatch is called for each entry that differs between the folder and the
 	// tree: an entry that is skipped, ignored, or deleted meanwhile, or that has
-	// mode bits beyond 0777, a time that the API cannot represent, or an attribute
-	// with a meaning to an overlay over the folder.
+	// mode bits beyond 0777, a time that the API cannot represent, or an extended
+	// attribute that an overlay over the folder would interpret.
 	OnMismatch func(path string)
 }
 
@@ -65,7 +66,8 @@ func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirO
 	return ref, err
 }
 
-// commitDir reuses nothing of other trees if storeAll is set.
+// commitDir is one attempt of CommitDir. If storeAll is set, it does not reuse chunks
+// that the index finds.
 func (b *Scanner) commitDir(ctx context.Context, org, parent, dir string, o DirOptions, storeAll bool) (ref manifest.Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -99,10 +101,10 @@ type folderScan struct {
 	tempDir  string
 	compares bool             // OnMismatch is set
 	base     *manifest.Finder // of the tree below an upper layer; nil for a whole tree
-	entries  int64
-	files    int64
-	bytes    int64
-	waiting  []*format.Entry // KeepParents folders in which no entry was found yet, outermost first
+	entries  int64            // number of entries so far
+	files    int64            // number of files so far
+	bytes    int64            // size of these files
+	waiting  []*format.Entry  // KeepParents folders in which no entry was found yet, outermost first
 }
 
 func newFolderScan(b *Scanner, in *commit.Chunker, o DirOptions) *folderScan {
@@ -148,11 +150,11 @@ func (s *folderScan) folder(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-// names returns the names in a folder in order.
+// names returns the names in a folder in ascending order.
 func (s *folderScan) names(root *os.Root) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		sorted := spool.NewSorter(s.tempDir)
-		defer func() { _ = sorted.Close() }() // was only read
+		defer func() { _ = sorted.Close() }() // only temporary data can be lost
 		if err := s.list(root, sorted); err != nil {
 			yield("", err)
 			return
@@ -254,7 +256,8 @@ func (s *folderScan) entry(root *os.Root, name, path string, depth int) error {
 	return s.addWhiteout(path)
 }
 
-// addWhiteout records that the tree has no entry at path, even if the base does.
+// addWhiteout records that the tree has no entry at path, even if the base has one.
+// Without a base, it does nothing.
 func (s *folderScan) addWhiteout(path string) error {
 	if s.base == nil {
 		return nil
@@ -262,7 +265,7 @@ func (s *folderScan) addWhiteout(path string) error {
 	return s.in.AddEntry(&format.Entry{Path: path, Kind: whiteout})
 }
 
-// enterParent walks a folder for which KeepParents is set.
+// enterParent walks a folder for which KeepParents returned true.
 func (s *folderScan) enterParent(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
 	e := &format.Entry{Path: path, Kind: format.Folder, Mode: 0o755}
 	s.waiting = append(s.waiting, e)
@@ -273,7 +276,7 @@ func (s *folderScan) enterParent(root *os.Root, name, path string, info fs.FileI
 	return err
 }
 
-// addWaiting adds the KeepParents folders above an entry that was found.
+// addWaiting adds the waiting folders, because an entry in them was found.
 func (s *folderScan) addWaiting() error {
 	for _, e := range s.waiting {
 		if err := s.in.AddEntry(e); err != nil {
@@ -304,8 +307,8 @@ func (s *folderScan) enter(root *os.Root, name string, e *format.Entry, info fs.
 	return errors.Join(err, inner.Close())
 }
 
-// compare calls OnMismatch if an entry of a whole folder has attributes of an
-// overlay. In an upper layer they belong to its overlay.
+// compare calls OnMismatch if an entry has attributes of an overlay. It ignores the
+// entries of an upper layer, where these attributes belong to the stored overlay.
 func (s *folderScan) compare(path string, f *os.File) error {
 	if !s.compares || s.base != nil {
 		return nil
@@ -328,7 +331,7 @@ func (s *folderScan) compareFolder(path string, root *os.Root) error {
 	return errors.Join(s.compare(path, f), f.Close())
 }
 
-// openedFolder adds a folder, preceded by a whiteout if it is opaque.
+// openedFolder adds a folder. If the folder is opaque, a whiteout precedes it.
 func (s *folderScan) openedFolder(inner *os.Root, e *format.Entry) error {
 	if err := s.compareFolder(e.Path, inner); err != nil {
 		return s.readError(e.Path, err)
@@ -374,7 +377,7 @@ func (s *folderScan) file(root *os.Root, name string, e *format.Entry, info fs.F
 	return errors.Join(err, f.Close())
 }
 
-// openedFile adds a file, or a whiteout if the file is one.
+// openedFile adds a file, or a whiteout if the file is a whiteout of an overlay.
 func (s *folderScan) openedFile(f *os.File, e *format.Entry) error {
 	if err := s.compare(e.Path, f); err != nil {
 		return s.readError(e.Path, err)
@@ -427,8 +430,9 @@ func (s *folderScan) openError(path string, err error) error {
 	return s.readError(path, err)
 }
 
-// readError returns the error of an unreadable entry. Missing permissions are the
-// folder owner's to correct; other errors are internal.
+// readError returns the error of an unreadable entry. If permissions are missing, it
+// is a *stint.Error, because the owner of the folder can correct this. Other errors
+// are internal.
 func (s *folderScan) readError(path string, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err
@@ -441,7 +445,8 @@ func (s *folderScan) readError(path string, err error) error {
 	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
 }
 
-// limitedReader limits reads of a file that may grow meanwhile.
+// limitedReader reads at most left bytes of a file, which may grow meanwhile. If the
+// file is larger, Read returns an error.
 type limitedReader struct {
 	s    *folderScan
 	f    *os.File

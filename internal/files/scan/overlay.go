@@ -12,19 +12,19 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// whiteout is the kind of entries that delete an entry of the base with everything
-// below it.
+// whiteout is the kind of entries that remove the entry of the base with the same
+// path and everything below it.
 const whiteout format.Kind = 0xfe
 
 // CommitOverlay stores the tree that an overlay shows. Its lower layers hold the
 // tree with the digest base ("" = the empty tree), and upper is the folder of its
-// upper layer. The result is that of CommitDir of the overlay, but only upper is
-// read, and the cost depends on the change.
+// upper layer. The result is the same as that of CommitDir with the mounted overlay,
+// but CommitOverlay reads only upper, and the cost depends on the size of the change.
 //
-// Whiteouts are character devices 0:0 and empty files with an attribute; an opaque
-// folder hides the base's content. Files with partial content and renamed folders,
-// which overlays create with metacopy and redirect_dir, are refused. The content
-// of upper is untrusted, as in CommitDir.
+// Whiteouts, which remove entries, are character devices 0:0 and empty files with an
+// extended attribute. An opaque folder hides the content of the folder in the base.
+// Files with partial content and renamed folders, which overlays create with metacopy
+// and redirect_dir, are refused. The content of upper is untrusted, as in CommitDir.
 func (b *Scanner) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (manifest.Ref, error) {
 	return commit.RetryOnce(func() (manifest.Ref, error) { return b.commitOverlay(ctx, org, base, upper, o) })
 }
@@ -67,8 +67,8 @@ func (b *Scanner) commitOverlay(ctx context.Context, org, base, upper string, o 
 	return c.Finish(ctx)
 }
 
-// checkTotals checks a merged tree against the limits that apply to more than its
-// changes.
+// checkTotals checks a merged tree against the limits of a whole tree, because the
+// scan of the upper layer has checked only the changes.
 func (s *folderScan) checkTotals(x *format.Root) error {
 	var entries, files, size int64
 	for i := range x.Pages {
@@ -86,8 +86,8 @@ func (s *folderScan) checkTotals(x *format.Root) error {
 	return nil
 }
 
-// overlayMerge merges a base and changes in path order. It reuses pages without changes
-// unread. It serves one goroutine.
+// overlayMerge merges a base and changes in path order. It reuses unchanged pages
+// without reading them. It is not safe for concurrent use.
 type overlayMerge struct {
 	ctx     context.Context
 	base    *manifest.Manifest
@@ -95,11 +95,11 @@ type overlayMerge struct {
 	to      *manifest.Writer
 	commit  *commit.Commit
 	page    int             // index of the current page of the base
-	read    bool            // whether the page was read
-	entries []*format.Entry // its remaining entries, if it was read
+	read    bool            // the current page was read
+	entries []*format.Entry // remaining entries of the current page, if it was read
 }
 
-// change adds an entry or applies a whiteout.
+// change adds an entry in place of an entry of the base, or applies a whiteout.
 func (g *overlayMerge) change(e *format.Entry) error {
 	if err := g.copyBefore(e.Path); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (g *overlayMerge) change(e *format.Entry) error {
 // copyBefore copies the entries of the base before path.
 func (g *overlayMerge) copyBefore(path string) error {
 	before := func(p string) bool { return format.ComparePaths(p, path) < 0 }
-	// A page ends before the next one begins. The end of the last page is unknown
-	// before it is read, and it may have to change because an entry follows.
+	// All paths of a page are before the first path of the next page. The last page
+	// must be read: its last path is unknown, and an entry may have to be added to it.
 	whole := func() bool {
 		next := g.page + 1
 		return next < len(g.base.Root.Pages) && format.ComparePaths(g.base.Root.Pages[next].First, path) <= 0
@@ -131,8 +131,9 @@ func (g *overlayMerge) rest() error {
 	return g.copy(func(string) bool { return true }, func() bool { return true })
 }
 
-// copy copies entries while one holds for their paths. It reuses an unread page if
-// whole holds and the writer is between pages.
+// copy copies entries of the base as long as one returns true for their paths. It
+// reuses a whole page without reading it if whole returns true, the page can be
+// reused, and the writer is at the start of a page.
 func (g *overlayMerge) copy(one func(path string) bool, whole func() bool) error {
 	for {
 		first, ok := g.next()
@@ -159,7 +160,8 @@ func (g *overlayMerge) copy(one func(path string) bool, whole func() bool) error
 	}
 }
 
-// skip drops the base's entry at path, and with below everything below it.
+// skip drops the base's entry at path. If below is set, it also drops all entries
+// below path.
 func (g *overlayMerge) skip(path string, below bool) error {
 	for {
 		first, ok := g.next()
@@ -191,7 +193,7 @@ func (g *overlayMerge) next() (path string, ok bool) {
 	return g.base.Root.Pages[g.page].First, true
 }
 
-// pull returns the base's next entry, which must exist.
+// pull removes and returns the base's next entry, which must exist.
 func (g *overlayMerge) pull() (*format.Entry, error) {
 	if !g.read {
 		var err error
@@ -206,7 +208,8 @@ func (g *overlayMerge) pull() (*format.Entry, error) {
 }
 
 // hides reports whether an open file or folder of an upper layer is a whiteout or
-// an opaque folder. A partial one is an error.
+// an opaque folder. If a part of the file or folder is in another layer, hides returns
+// a *stint.Error.
 func hides(path string, f *os.File) (bool, error) {
 	marks, err := overlayMarks(f)
 	if err != nil {

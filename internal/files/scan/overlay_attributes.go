@@ -15,7 +15,7 @@ import (
 // users.
 var overlayPrefixes = [...]string{"trusted.overlay.", "user.overlay."}
 
-// isWhiteout reports whether an entry is a whiteout device.
+// isWhiteout reports whether an entry is a whiteout in the form of a device.
 func isWhiteout(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.Mode()&fs.ModeCharDevice != 0 && s.Rdev == 0
@@ -64,7 +64,8 @@ func marksOf(fd int, info fs.FileInfo) (m overlayFlags, err error) {
 	return m, nil
 }
 
-// attribute returns the beginning of an attribute's value.
+// attribute returns the value of an extended attribute, or "" if the value has more
+// than four bytes. ok reports whether the attribute exists.
 func attribute(fd int, name string) (value string, ok bool, err error) {
 	var b [4]byte
 	n, err := unix.Fgetxattr(fd, name, b[:])
@@ -79,8 +80,8 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 	return string(b[:n]), true, nil
 }
 
-// hasOverlayAttributes reports whether an open file or folder has attributes with
-// a meaning to an overlay over it.
+// hasOverlayAttributes reports whether an open file or folder has extended attributes
+// that an overlay over it would interpret.
 func hasOverlayAttributes(f *os.File) (found bool, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {

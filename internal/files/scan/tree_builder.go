@@ -8,14 +8,14 @@ import (
 )
 
 // treeBuilder builds a tree from entries in path order. Of several entries for one
-// path the last one counts, as in a tar; they must have the same kind. Missing
-// parent folders are added with mode 0755 and the Unix epoch as time.
+// path, it uses the last, as in a tar; they must have the same kind. It adds missing
+// parent folders with mode 0755 and the Unix epoch as time.
 type treeBuilder struct {
 	limits *limits.Limits
 	take   func(*format.Entry) error
 	next   *format.Entry   // pending, because another entry of its path may follow
 	above  []*format.Entry // the last entry and the folders above it
-	count  int64
+	count  int64           // entries of the tree so far
 }
 
 func (a *treeBuilder) add(e *format.Entry) error {
@@ -33,7 +33,8 @@ func (a *treeBuilder) add(e *format.Entry) error {
 	return nil
 }
 
-// flush adds the pending entry. It also completes the tree.
+// flush adds the pending entry after its missing parent folders. After the last
+// entry, it must be called to complete the tree.
 func (a *treeBuilder) flush() error {
 	e := a.next
 	if e == nil {
@@ -43,7 +44,7 @@ func (a *treeBuilder) flush() error {
 	for len(a.above) > 0 && !format.IsUnder(e.Path, a.above[len(a.above)-1].Path) {
 		a.above = a.above[:len(a.above)-1]
 	}
-	known := 0 // bytes of e.Path that an entry above it covers
+	known := 0 // length of the part of e.Path whose folders exist
 	if n := len(a.above); n > 0 {
 		top := a.above[n-1]
 		if top.Kind != format.Folder {

@@ -15,19 +15,19 @@ import (
 )
 
 // Sorter stores entries in any order and returns them in path order; entries of
-// one path keep their order. Entries are spooled, so the memory does not grow with
-// the tree.
+// one path keep their order. Entries are spooled, so the memory for entries does not
+// grow with the tree.
 type Sorter struct {
 	dir string
 	log *Spool // each entry preceded by its length
-	// packs are the packs that spooled places refer to.
+	// packs numbers the packs that places of spooled entries refer to.
 	packs format.PackTable
 
 	seed    maphash.Seed
-	offsets map[uint64]int64 // hash of a path → its latest entry in log; nil before the first Find
+	offsets map[uint64]int64 // hash of a path → offset of its latest entry in log; nil before the first Find
 }
 
-// runSize is how many bytes of entries are sorted at once.
+// runSize is the approximate number of bytes of entries that are sorted in memory.
 const runSize = 8 << 20
 
 // NewSorter returns an empty sorter that spools to dir.
@@ -54,7 +54,7 @@ func (a *Sorter) write(w io.Writer, e *format.Entry) error {
 	return err
 }
 
-// read reads an entry that write wrote; io.EOF at the end.
+// read reads an entry that write wrote. At the end of r, the error is io.EOF.
 func (a *Sorter) read(r io.Reader) (*format.Entry, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -106,7 +106,7 @@ func (a *Sorter) indexLog() error {
 func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
 	return func(yield func(*format.Entry, error) bool) {
 		runs := New(a.dir)
-		defer func() { _ = runs.Close() }() // was only read
+		defer func() { _ = runs.Close() }() // only temporary data can be lost
 		m, err := a.sortRuns(runs)
 		if err != nil {
 			yield(nil, err)
@@ -125,7 +125,8 @@ func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
 	}
 }
 
-// sortRuns cuts the log into sorted runs and returns a merge of them.
+// sortRuns sorts the log in runs, writes them to runs, and returns a merge of them. It
+// keeps a single run in memory.
 func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
 	log := bufio.NewReaderSize(a.log.Section(0, a.log.Length()), int(min(a.log.Length(), 64<<10)))
 	var bounds []int64
@@ -157,7 +158,8 @@ func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
 	return newMerge(sources)
 }
 
-// readBatch reads about runSize bytes of entries. The last ones come with io.EOF.
+// readBatch reads about runSize bytes of entries. At the end of r, it returns the
+// remaining entries and io.EOF.
 func (a *Sorter) readBatch(r io.Reader) (batch []*format.Entry, err error) {
 	for size := 0; size < runSize; {
 		e, err := a.read(r)
@@ -184,8 +186,8 @@ func fromSlice(entries []*format.Entry) nextEntry {
 	}
 }
 
-// merge is a heap of runs, ordered by their next entry. Of equal paths, that of
-// the earlier run comes first.
+// merge is a heap of runs, ordered by the path of their next entry. If paths are
+// equal, the earlier run comes first.
 type merge []*sortedRun
 
 type sortedRun struct {
@@ -209,7 +211,8 @@ func newMerge(sources []nextEntry) (merge, error) {
 	return m, nil
 }
 
-// advance reads the next entry of the first run.
+// advance replaces the entry of the first run by the next entry of this run. If there
+// is none, it removes the run.
 func (m *merge) advance() error {
 	e, err := (*m)[0].next()
 	switch {

@@ -8,8 +8,8 @@ import (
 )
 
 // Spool holds bytes that are appended and read back: the last ones in memory, the
-// rest in an unnamed temporary file, which disappears with the process. It serves
-// one goroutine at a time.
+// rest in an unnamed temporary file, which disappears with the process. It is not
+// safe for concurrent use.
 type Spool struct {
 	dir  string
 	keep int // bytes kept in memory before they are written to the file
@@ -20,7 +20,7 @@ type Spool struct {
 
 const spoolTail = 1 << 20
 
-// New returns an empty spool that spills to dir.
+// New returns an empty spool that creates its temporary file in dir.
 func New(dir string) *Spool { return &Spool{dir: dir, keep: spoolTail} }
 
 // Length returns the number of bytes.
@@ -85,7 +85,7 @@ func (s *Spool) ReadAt(b []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Section returns a reader of n bytes from off.
+// Section returns a reader of n bytes from the offset off.
 func (s *Spool) Section(off, n int64) *io.SectionReader { return io.NewSectionReader(s, off, n) }
 
 // Reset empties the spool for reuse.

@@ -49,7 +49,8 @@ type FrameReader struct {
 	segment []byte
 }
 
-// NewFrameReader returns a reader of the frames in r. It can read beyond their end.
+// NewFrameReader returns a reader of the frames in r. The reader may read more bytes
+// from r than the frames have.
 func NewFrameReader(r io.Reader) *FrameReader {
 	return &FrameReader{r: bufio.NewReaderSize(r, 64<<10)}
 }

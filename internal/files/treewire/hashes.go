@@ -13,7 +13,8 @@ func AppendHashes(b []byte, hashes []Hash) []byte {
 	return b
 }
 
-// ReadHashes reads at most MaxHashes hashes until the end of r.
+// ReadHashes reads hashes until the end of r. If r has more than MaxHashes hashes or an
+// incomplete hash, the error wraps ErrMalformed.
 func ReadHashes(r io.Reader) ([]Hash, error) {
 	const size = len(Hash{})
 	b, err := io.ReadAll(io.LimitReader(r, MaxHashes*int64(size)+1))

@@ -8,10 +8,11 @@ import (
 
 // Selection identifies chunks of a version. Chunks are numbered from 0 in the order
 // of the tree's entries and of the chunks within each file. Repeated chunks have
-// their own numbers. Counting begins after the entry After, or at the first entry
-// if it is empty, so that the server need not read the entries before it.
+// their own numbers. The count begins after the entry with the path After, so that
+// the server need not read the entries before it. If After is empty, the count begins
+// at the first entry.
 type Selection struct {
-	After  string
+	After  string  // path of an entry, or ""
 	Ranges []Range // ascending, with gaps between them
 }
 
@@ -21,7 +22,8 @@ type Range struct{ First, Count int64 }
 // MaxSelection is the maximum size of a selection, in bytes.
 const MaxSelection = 1 << 20
 
-// Add adds a chunk; its number must be greater than all previous ones.
+// Add adds the chunk with the given number, which must be greater than the numbers of
+// all chunks added before.
 func (s *Selection) Add(number int64) {
 	if n := len(s.Ranges); n > 0 && s.Ranges[n-1].First+s.Ranges[n-1].Count == number {
 		s.Ranges[n-1].Count++
@@ -30,8 +32,8 @@ func (s *Selection) Add(number int64) {
 	s.Ranges = append(s.Ranges, Range{number, 1})
 }
 
-// Append appends the encoding of s to b: the path, then for each range the number
-// of chunks between it and the previous one, and its own number of chunks.
+// Append appends the encoding of s to b: the path, then for each range the number of
+// chunks between the previous range and this range, and the number of its chunks.
 func (s *Selection) Append(b []byte) []byte {
 	b = appendText(b, s.After)
 	var at int64
@@ -43,7 +45,8 @@ func (s *Selection) Append(b []byte) []byte {
 	return b
 }
 
-// ReadSelection reads a selection until the end of r.
+// ReadSelection reads a selection until the end of r. If the selection is invalid, the
+// error wraps ErrMalformed.
 func ReadSelection(r io.Reader) (Selection, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxSelection+1))
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 
 const (
 	treeMagic = "stint-t1"
-	// maxText bounds a path and a link's target, in bytes.
+	// maxText is the maximum length in bytes of a path and of a link's target.
 	maxText = 64 << 10
-	// maxChunks bounds the chunks of one file.
+	// maxChunks is the maximum number of chunks of one file.
 	maxChunks = 1 << 18
 	// treeWindow bounds the memory for decompressing a tree, in bytes.
 	treeWindow = 8 << 20
 )
 
-// appendEntry appends the encoding of e to b. The hash is encoded only for files of
-// several chunks; otherwise it is that of the chunk.
+// appendEntry appends the encoding of e to b. The SHA-256 of a file is encoded only if
+// the file has several chunks; otherwise it equals the hash of the only chunk.
 func appendEntry(b []byte, e *format.Entry) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Path)
@@ -149,7 +149,8 @@ func (t *TreeReader) Next() (*format.Entry, error) {
 	return e, t.checkPath(e)
 }
 
-// end checks that nothing follows the end mark. Reading also verifies the checksum.
+// end returns io.EOF if nothing follows the end mark. Reading up to the end also
+// verifies the checksum of the compressed data.
 func (t *TreeReader) end() error {
 	t.ended = true
 	switch _, err := t.r.ReadByte(); {
@@ -162,7 +163,7 @@ func (t *TreeReader) end() error {
 	}
 }
 
-// entry reads e, whose kind is set.
+// entry reads the fields of e after Kind, which must be set.
 func (f *fields) entry(e *format.Entry) {
 	e.Path = f.text()
 	e.Mode = uint16(f.uint(0o777))
@@ -225,7 +226,7 @@ func (t *TreeReader) checkPath(e *format.Entry) error {
 	return nil
 }
 
-// fields reads the fields of an entry. After the first error it returns zeros.
+// fields reads the fields of an entry. After the first error, all fields are zero.
 type fields struct {
 	r   *bufio.Reader
 	err error
@@ -257,7 +258,8 @@ func (f *fields) byte() byte {
 	return b
 }
 
-// bytes returns n bytes, which are zero after an error. n is small.
+// bytes returns n bytes, which are zero after an error. n must be small, because the
+// memory is allocated before the bytes are read.
 func (f *fields) bytes(n int) []byte {
 	b := make([]byte, n)
 	if f.err != nil {
