@@ -61,7 +61,7 @@ type Resources struct {
 type Mount struct {
 	Source   string // absolute host folder; empty with Layers
 	Target   string // absolute, clean path inside; created if missing
-	Writable bool   // for Source; with Layers, a mount with an Upper is writable
+	Writable bool   // applies to Source; a mount of Layers is writable if it has an Upper
 
 	// Layers are absolute host folders, topmost first, at most MaxLayers. None
 	// may be inside another. They are never written to and must not change
@@ -149,7 +149,7 @@ var ErrAttach = errors.New("sandbox: nothing can be attached after Prepare")
 
 // Command is the command to run.
 type Command struct {
-	Argv   []string  // Argv[0] is looked up in the PATH of Env when it has no slash
+	Argv   []string  // if Argv[0] has no slash, it is looked up in the PATH of Env
 	Env    []string  // complete; nothing is inherited
 	Dir    string    // working directory inside; WorkspaceDir when empty
 	Stdin  io.Reader // nil is an empty input; a Read that blocks does not delay Wait
@@ -160,7 +160,7 @@ type Command struct {
 // Cause is the reason why a command ended.
 type Cause string
 
-// The causes.
+// The causes of the end of a command.
 const (
 	Exited    Cause = "exited"
 	Signalled Cause = "signalled" // ended by a signal of a process inside, possibly its own
@@ -208,7 +208,7 @@ type Driver interface {
 // several goroutines. Start may be called only once.
 type Sandbox interface {
 	ID() string
-	// Network returns the sandbox's network, or nil if the spec did not ask for
+	// Network returns the sandbox's network, or nil if the spec does not request
 	// one. The caller closes it.
 	Network() *Network
 	// Attach sets the run's limits and adds its mounts. It can succeed once,

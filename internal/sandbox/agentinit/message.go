@@ -23,7 +23,7 @@ type Command struct {
 // then with empty.
 type Op string
 
-// The messages.
+// The types of messages.
 const (
 	OpGo      Op = "go"
 	OpStart   Op = "start"

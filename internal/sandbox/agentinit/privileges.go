@@ -156,9 +156,10 @@ func IgnoreSignals(userRange bool) {
 	}
 }
 
-// fatalSignals are the signals for which the Go runtime installs a handler that
-// exits. Other signals need no protection, because the kernel does not deliver
-// signals without a handler to the first process of a PID namespace.
+// fatalSignals are the signals on which the Go runtime exits, unless the program
+// handles them. Other signals are harmless: the runtime ignores them, or they have no
+// handler, and the kernel does not deliver signals without a handler to the first
+// process of a PID namespace.
 var fatalSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
 	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,

@@ -23,7 +23,7 @@ type Config struct {
 	// the server's user.
 	Owner int
 	// Cause returns the cause of an exit. It completes the cause in e, which
-	// Init derives only from the exit status and from OpTerm. killed reports
+	// init derives only from the exit status and from OpTerm. killed reports
 	// whether MarkKilled was called.
 	Cause func(e sandbox.Exit, killed bool) sandbox.Cause
 	// Processes, if not nil, returns the value of agentinit.Command.Processes.
@@ -66,7 +66,7 @@ type answer struct {
 func New(conn *net.UnixConn, c Config) *Conn {
 	return &Conn{
 		config: c, socket: &socket{conn},
-		answers: make(chan answer, 4), // capacity above the number of pending answers
+		answers: make(chan answer, 4), // more answers are never pending
 		empty:   make(chan struct{}),
 		gone:    make(chan struct{}),
 		done:    make(chan struct{}),

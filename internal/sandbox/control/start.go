@@ -86,7 +86,8 @@ func (c *Conn) startCopying(cmd sandbox.Command, p *pipes) error {
 		c.goroutines.Go(st.copy)
 	}
 	if p.stdin != nil {
-		// Not waited for: the caller's reader may block indefinitely.
+		// WaitOutput does not wait for this goroutine, because the caller's
+		// reader may block indefinitely.
 		go copyInput(p.stdin, cmd.Stdin)
 	}
 	if c.config.Watch != nil {

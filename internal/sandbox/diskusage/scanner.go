@@ -31,7 +31,7 @@ type Scanner struct {
 	mu     sync.Mutex // guards the fields below
 
 	next           time.Time // earliest time of the next scan
-	bytes          int64     // result of the last complete scan
+	bytes          int64     // result of the last scan that was not aborted
 	overlayDevices []uint64  // device numbers of overlays
 }
 
@@ -63,7 +63,7 @@ const (
 )
 
 // Scan scans the folders if a scan is due, and returns the size in bytes that the
-// last complete scan found. If another goroutine is scanning, Scan does not wait
+// last scan that was not aborted found. If another goroutine is scanning, Scan does not wait
 // and returns the previous result, unless Force is set.
 func (m *Scanner) Scan(l ScanOptions) int64 {
 	if l.Force {
@@ -146,8 +146,8 @@ const (
 	linkBytes     = 264
 )
 
-// walk returns the total size of all files below the folders and of deleted files
-// that processes keep open. Because the agent may change the folders concurrently,
+// walk adds up the sizes of all files below the folders and of deleted files that
+// processes keep open. Because the agent may change the folders concurrently,
 // walk never follows symbolic links and ignores files that disappear.
 func (m *Scanner) walk(l ScanOptions) *walk {
 	w := &walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}, limit: overAnyLimit - 1, maxEntries: cmp.Or(m.maxEntries, defaultMaxEntries), stop: l.Stop}

@@ -6,12 +6,12 @@ type Entry struct {
 	Path   string // absolute path in the sandbox
 	Link   string // target, if the entry is a symbolic link
 	File   bool   // the entry is a regular file
-	Source string // absolute path in the image; empty for the host's Path
+	Source string // absolute path in the image; empty if the entry is a part of the host's system
 }
 
 // File is a small generated file, such as a file of /etc.
 type File struct {
-	Name string // path below the file's base folder
+	Name string // path relative to the folder that contains the files, such as /etc
 	Data []byte
 }
 

@@ -28,7 +28,7 @@ type instance struct {
 	process    *os.Process    // init
 	conn       *control.Conn
 	group      *cgroup.Group
-	stderr     *os.File         // of init
+	stderr     *os.File         // file in memory that is init's stderr
 	lifeline   *os.File         // pipe; init exits when this end closes; nil without a user-space kernel
 	network    *sandbox.Network // nil if the spec does not request one
 	disk       diskusage.Scanner
@@ -68,7 +68,7 @@ type instanceState struct {
 // ID returns the spec's ID.
 func (sb *instance) ID() string { return sb.spec.ID }
 
-// Network returns the captured network, or nil if the spec did not ask for one.
+// Network returns the captured network, or nil if the spec does not request one.
 func (sb *instance) Network() *sandbox.Network { return sb.network }
 
 // limitsAndDirs returns the current limits and the writable folders on the

@@ -69,7 +69,7 @@ func (sb *instance) specMounts() ([]setup.Mount, error) {
 	}
 	list = append(list, more...)
 	if sb.spec.Scratch != "" {
-		// On disk rather than in memory, where an agent's builds and caches
+		// /tmp is on disk. In memory, the files of an agent's builds and caches
 		// would count towards its memory limit.
 		tmp := filepath.Join(sb.spec.Scratch, "tmp")
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {

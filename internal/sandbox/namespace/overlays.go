@@ -64,8 +64,8 @@ func (sb *instance) makeWorkDir(m *sandbox.Mount) error {
 	return nil
 }
 
-// removeWorkDirs removes the work folders of all upper folders after the first
-// keep ones. Their overlays must not be in use.
+// removeWorkDirs removes the work folders of all upper folders except the first keep
+// upper folders. Their overlays must not be in use.
 func (sb *instance) removeWorkDirs(keep int) error {
 	sb.state.mu.Lock()
 	keep = min(keep, len(sb.state.uppers)) // a concurrent Close may have removed them

@@ -32,7 +32,7 @@ var errNoRange = errors.New("all user ID ranges are in use")
 // per-user resources: since Linux 5.14, the kernel counts those of a user namespace
 // also for its creator, the server's user. Init therefore limits them itself.
 type userRanges struct {
-	base, owner uint32 // owner is the server's user, the owner of the agent's files outside
+	base, owner uint32 // first ID of all ranges; server's user, which owns the agent's files on the host
 	mu          sync.Mutex
 	used        [maxRanges]bool  // by slot, the number of a range
 	namespaces  map[int]*os.File // by host user ID; each shows files of owner as files of this user, and is reused

@@ -39,8 +39,8 @@ func CheckPrivate(folders []string) error {
 }
 
 // etcFromHost are the parts of /etc that host programs need and that reveal
-// nothing about the host. Keys, passwords, accounts, mounts, and services are
-// not included.
+// nothing about the host. Private keys, passwords, accounts, mounts, and
+// definitions of system services are not included.
 var etcFromHost = []string{
 	"alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
 	"fonts", "host.conf", "inputrc", "java*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime",

@@ -10,8 +10,8 @@ import (
 	"gvisor.dev/gvisor/runsc/cli/maincli"
 )
 
-// MaybeRunsc runs the process as runsc if its arguments say so; it then does not
-// return. It must be the first call in main.
+// MaybeRunsc runs the process as runsc if it was started under a name of runsc; it
+// then does not return. It must be the first call in main.
 func MaybeRunsc() {
 	if len(os.Args) == 0 {
 		return

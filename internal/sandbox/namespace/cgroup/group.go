@@ -15,9 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Group contains the processes of one sandbox. After Join, its methods may be
-// called from several goroutines. No other method may be called after
-// Close.
+// Group contains the processes of one sandbox. After Join, its methods may be called
+// from several goroutines. No other method may be called after Close.
 type Group struct {
 	parent *Parent
 	id     string

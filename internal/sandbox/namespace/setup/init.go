@@ -94,7 +94,7 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 		return nil, fmt.Errorf("creating cgroup namespace: %w", err)
 	}
 	if len(p.plan.Kernel.Argv) > 0 {
-		return sockets, nil // the user-space kernel needs these privileges
+		return sockets, nil // the user-space kernel is started with these privileges
 	}
 	if p.landlock, err = newRuleset(&p.plan); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ const (
 // Plan contains all settings with which init builds the root. The server sends it in
 // a memory file.
 type Plan struct {
-	UserRange bool // init is user 0 of a range of user IDs; otherwise it is user 1000, the only one
+	UserRange bool // init is user 0 of a range of user IDs; otherwise it is user 1000, the only user
 	Entries   []layout.Entry
 	Etc       []layout.File
 	Mounts    []Mount // shorter targets first
