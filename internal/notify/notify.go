@@ -24,9 +24,10 @@ type Bus interface {
 // TopicQueue is published when a run becomes ready to be claimed.
 const TopicQueue = "queue"
 
-// TopicRun is published when the journal of a run has grown.
+// TopicRun returns the topic that is published when the journal of a run has grown.
 func TopicRun(runID string) string { return "run:" + runID }
 
-// TopicStop is published when a run was cancelled or reaped while a worker may
-// still execute it.
+// TopicStop returns the topic that is published when a run has ended. The run's
+// worker, which may still execute a cancelled or reaped run, and callers that wait
+// for the end subscribe to it.
 func TopicStop(runID string) string { return "stop:" + runID }

@@ -2,7 +2,8 @@
 // JSON of a page.
 //
 // A cursor contains the position of the last item of a page. It is signed together
-// with the list, its filters, and the organisation, so that it is valid only there.
+// with the list, its filters, and the organisation, so that it is valid only for the
+// same list.
 package paging
 
 import (

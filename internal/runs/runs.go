@@ -75,7 +75,7 @@ type Service struct {
 	definitions *lru.Cache[string, *stint.Definition] // by version
 }
 
-// maxDefinitions is the number of cached definitions.
+// maxDefinitions is the maximum number of cached definitions.
 const maxDefinitions = 1024
 
 // New returns a Service.

@@ -17,7 +17,7 @@ type source struct {
 	sessionID   string           // empty for a new session
 	continues   bool             // the run joins the session sessionID
 	resumes     bool             // the run starts from a checkpoint
-	parentRunID *string          // the session's last run, the checkpoint's run, or the run that creates the new run through its agent
+	parentRunID *string          // the session's last run, the checkpoint's run, or the run that creates this run
 	parent      *definition.Plan // plan of the previous run; nil if there is none
 	home        string           // digest of the checkpoint's home folder
 	workspace   string           // digest of the checkpoint's workspace

@@ -143,7 +143,8 @@ func (s *Service) resolveArtifact(ctx context.Context, org string, n *stint.NewR
 	return nil
 }
 
-// withParam sets the parameter of a public error that does not have one.
+// withParam returns err with param set, if err is a *stint.Error without a parameter.
+// Otherwise it returns err.
 func withParam(err error, param string) error {
 	if e, ok := errors.AsType[*stint.Error](err); ok && e.Param == "" {
 		located := *e

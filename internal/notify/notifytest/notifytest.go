@@ -1,4 +1,4 @@
-// Package notifytest is the suite that every notify.Bus passes.
+// Package notifytest implements the suite that every notify.Bus passes.
 package notifytest
 
 import (

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	connectLimit = 10 * time.Second      // to connect and to start listening
+	connectLimit = 10 * time.Second      // maximum time to connect, and to start listening
 	firstPause   = 50 * time.Millisecond // before the second attempt to connect
-	longestPause = 5 * time.Second       // between attempts
+	longestPause = 5 * time.Second       // maximum pause between attempts
 )
 
 // Bus is a notify.Bus over PostgreSQL. It has one connection that receives
