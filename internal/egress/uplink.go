@@ -20,8 +20,8 @@ import (
 type RunConfig struct {
 	Mode  policy.Mode // Public if empty
 	Allow []policy.Rule
-	// Inspect are hosts (domain or *.domain, optional :port) whose TLS connections
-	// are intercepted, so that each request is logged.
+	// Inspect lists hosts (domain or *.domain, optional :port). TLS connections to
+	// these hosts are intercepted, so that each request is logged.
 	Inspect []string
 	// Secrets are inserted into requests to their hosts. TLS connections to these
 	// hosts are intercepted for this purpose.

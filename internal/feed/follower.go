@@ -14,9 +14,9 @@ import (
 const readBatch = 512
 
 // Maximum numbers of bytes that one call of Next returns from the ring and from the
-// journal. A single frame may be larger. maxJournalWrite equals the limit of one
-// read of the journal, because events that are read but not returned must be read
-// again.
+// journal. A single frame may be larger. maxJournalWrite equals the limit of one read
+// of the journal: with a smaller value, events would be read but not returned, and
+// would have to be read again.
 const (
 	maxRingWrite    = 64 << 10
 	maxJournalWrite = store.MaxReadBytes

@@ -6,8 +6,9 @@
 // boundary. So the tar.gz of a snapshot is a concatenation of segments: nothing is
 // compressed again, the length is known beforehand, and any range is found by
 // arithmetic. Pages list the entries in path order with the places of their
-// chunks. The ends of pages depend on the paths; pages are stored in packs, too,
-// and snapshots share them. The root, an object of its own, lists the pages.
+// chunks. Pages are stored in packs, too. The end of a page depends on the paths of
+// its entries, so similar snapshots have equal pages and share them. The root, an
+// object of its own, lists the pages.
 // docs/content-format.md describes every byte.
 //
 // The digest of a snapshot covers the properties that users see (paths, kinds,

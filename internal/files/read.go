@@ -22,10 +22,10 @@ func (l *Library) Stat(ctx context.Context, org, digest string) (Ref, error) {
 	return Ref{Digest: digest, Size: m.Root.Size, Files: m.Root.Files}, nil
 }
 
-// List returns at most limit entries whose paths begin with prefix and that follow
-// the path after ("" = from the start) in path order, and reports whether more
-// exist. "dir/" lists the content of dir. The path after need not exist. Nothing
-// before the prefix is read.
+// List returns at most limit entries in path order, and reports whether more exist.
+// The entries have paths that begin with prefix and follow the path after ("" = from
+// the start), which need not exist. The prefix "dir/" lists the content of dir. List
+// does not read pages before the prefix.
 func (l *Library) List(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {

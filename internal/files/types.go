@@ -85,6 +85,6 @@ func IsUniqueKey(key string) bool { return pack.IsUniqueKey(key) }
 // object under one of DerivedPrefixes was made from. For other keys, ok is false.
 func ParseDerivedKey(key string) (org, digest string, ok bool) { return pack.ParseDerivedKey(key) }
 
-// DerivedPrefixes returns the prefixes of an organisation's keys whose objects
+// DerivedPrefixes returns the key prefixes of an organisation's derived objects, which
 // are made from snapshots and can be made again.
 func DerivedPrefixes(org string) []string { return pack.DerivedPrefixes(org) }

@@ -179,7 +179,8 @@ func (zipShape) line(b []byte, e *format.Entry, at int64) []byte {
 }
 
 // end returns the end records of the central directory, which include 64-bit
-// numbers if needed. listingAt and listing are its offset and size in bytes.
+// numbers if needed. listingAt and listing are the offset and the size in bytes of
+// the directory.
 func (zipShape) end(entries, listingAt, listing int64) []byte {
 	var b []byte
 	count, size, offset := uint16(min(entries, max16)), uint32(min(listing, max32)), uint32(min(listingAt, max32))

@@ -126,7 +126,7 @@ func (v *locator) entry(ctx context.Context, e *format.Entry, uses map[string][]
 }
 
 // lost reports whether a segment that a tree refers to is missing or damaged. It
-// assumes that segments of other than bad packs are valid.
+// assumes that the segments of all packs except bad packs are valid.
 func (v *locator) lost(ctx context.Context, id string, s format.Segment) (bool, error) {
 	p := v.c.badPacks[id]
 	if p == nil {

@@ -44,7 +44,7 @@ type checkoutJob struct {
 	segment []byte
 }
 
-// idleJobs holds jobs whose buffers can be reused.
+// idleJobs holds finished jobs. Their buffers are reused.
 var idleJobs = sync.Pool{New: func() any { return &checkoutJob{} }}
 
 // writeTree reads segments in one goroutine, expands and verifies them in several,

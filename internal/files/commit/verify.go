@@ -77,8 +77,8 @@ func (c *Commit) readChunks(ctx context.Context, r *pack.ChunkReader, chunks <-c
 	return nil
 }
 
-// isAuthenticated reports whether a pack is older than this commit and in the sealed
-// store, whose reads detect damage.
+// isAuthenticated reports whether a pack is older than this commit and is in the
+// sealed store. Reads from this store detect damage.
 func (c *Commit) isAuthenticated(packID string) bool {
 	return c.Packs.Sealed != nil && strings.HasPrefix(packID, pack.SealedPrefix) && !slices.Contains(c.Writer.Uploaded, packID)
 }

@@ -22,8 +22,8 @@ import (
 
 // CommitEntries stores the tree that r contains in the encoding of package treewire.
 // The chunks of the tree must be stored already. If chunks are missing, the error is
-// a *stint.Error with the code chunks_missing. parent is the digest of a version
-// whose pages and chunks can be reused ("" = none).
+// a *stint.Error with the code chunks_missing. parent is the digest of a version with
+// pages and chunks that can be reused ("" = none).
 //
 // The description of each file is verified: the sizes of chunks against the
 // cutting rules and the stored chunks, and the hash of a file with several chunks

@@ -59,9 +59,9 @@ func extendedRecords(e *Entry, name string) string {
 	return records.String()
 }
 
-// needsRecord reports whether a name is too long for its field, or is non-ASCII
-// text, whose encoding only a record declares. Short names that are not valid
-// UTF-8 are kept in the field.
+// needsRecord reports whether a name needs an extended record: it is too long for its
+// field, or it is non-ASCII UTF-8, and only a record declares this encoding. Short
+// names that are not valid UTF-8 are kept in the field.
 func needsRecord(name string) bool {
 	if len(name) > nameField {
 		return true

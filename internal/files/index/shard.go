@@ -107,8 +107,8 @@ func (s *shard) close() {
 	s.unload()
 }
 
-// enter adds a pack, whose section p with its records is in the log, to the fields of
-// the shard.
+// enter adds a pack to the fields of the shard. The section p of the pack and its
+// records are already in the log.
 func (s *shard) enter(p section, records []byte) {
 	p.first = int32(len(s.before))
 	for ; len(records) > 0; records = records[recordSize:] {

@@ -18,7 +18,7 @@ import (
 type Writer struct {
 	store     *Store
 	rootBytes int                      // approximate limit of the list of pages
-	Base      *Manifest                // the tree whose pages can be reused, or nil
+	Base      *Manifest                // the tree with pages that can be reused, or nil
 	out       *spool.Spool             // the new pages, in order
 	IsMarked  func(packID string) bool // reports whether a pack is about to be deleted; nil for never
 

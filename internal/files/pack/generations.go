@@ -13,12 +13,12 @@ import (
 
 // Objects never change. The key of a replacement is the key of the original followed
 // by ".1", then ".2", and so on. Replacements are, for example, a pack without its
-// unreferenced segments, or a new root of a tree whose former root is about to be
+// unreferenced segments, or a new root in place of a root that is about to be
 // deleted.
 
 // Generation is an object or a replacement of it.
 type Generation struct {
-	N   int // 0 is the original, whose key has no number
+	N   int // 0 is the original; its key has no number
 	Key string
 }
 

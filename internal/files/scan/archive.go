@@ -14,9 +14,9 @@ import (
 )
 
 // CommitArchive stores the tree in the untrusted archive r of the format f. parent is
-// the digest of the previous version ("" = none), whose content is not stored again.
-// If the archive is invalid, the error is a *stint.Error. Nothing is written to the
-// store before the archive was read to its end and found valid.
+// the digest of the previous version ("" = none); its content is not stored again. If
+// the archive is invalid, the error is a *stint.Error. Nothing is written to the store
+// before the archive was read to its end and found valid.
 //
 // Folders without an entry get mode 0755 and the Unix epoch as time. Hard links
 // become files with the same content. Of several entries with one path, only the

@@ -52,8 +52,8 @@ type DirOptions struct {
 }
 
 // CommitDir stores the tree in dir, a folder with untrusted content that may still
-// change. parent is the digest of the previous version ("" = none), whose content
-// is not stored again.
+// change. parent is the digest of the previous version ("" = none); its content is
+// not stored again.
 //
 // Links are kept, even those that lead out of the tree, and never followed. Mode
 // bits beyond 0777 and owners are dropped. If an entry is unreadable or too large,
@@ -132,8 +132,8 @@ func (s *folderScan) setLimits() {
 	}
 }
 
-// folder walks root, whose path in the tree is dir. Each folder has an os.Root of
-// its own, so no link can lead from one to another.
+// folder walks root, which has the path dir in the tree. Each folder has an os.Root
+// of its own, so a link cannot lead from one folder to another.
 func (s *folderScan) folder(root *os.Root, dir string, depth int) error {
 	for name, err := range s.names(root) {
 		if err != nil {

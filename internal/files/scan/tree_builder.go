@@ -44,7 +44,7 @@ func (a *treeBuilder) flush() error {
 	for len(a.above) > 0 && !format.IsUnder(e.Path, a.above[len(a.above)-1].Path) {
 		a.above = a.above[:len(a.above)-1]
 	}
-	known := 0 // length of the part of e.Path whose folders exist
+	known := 0 // length of the part of e.Path for which folders exist
 	if n := len(a.above); n > 0 {
 		top := a.above[n-1]
 		if top.Kind != format.Folder {
