@@ -60,7 +60,8 @@ type tagRecord struct {
 
 // load reads the names and the roots on disk, and removes roots that are incomplete.
 func (s *Store) load(ctx context.Context) error {
-	if err := readJSON(s.path(namesName), &s.names); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := readJSON(s.path(namesName), &s.names)
+	if s.names == nil || err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.names = map[string]tagRecord{} // the names are only a cache
 	}
 	entries, err := os.ReadDir(s.path("roots"))

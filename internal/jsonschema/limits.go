@@ -63,7 +63,7 @@ func newIndex(root *jsonschema.Schema) (*index, error) {
 // add adds a schema and its sub-schemas to the index. pointer is the JSON pointer of
 // the schema.
 func (x *index) add(pointer string, s *jsonschema.Schema, depth int) error {
-	if len(x.at) > maxSchemas {
+	if len(x.at) >= maxSchemas {
 		return sentence("the schema has more than %d parts.", maxSchemas)
 	}
 	if depth > maxDepth {

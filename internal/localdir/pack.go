@@ -225,7 +225,7 @@ func (f *Folder) write(out *tar.Writer, e Entry, buffer []byte, progress func(in
 // copy writes exactly as many bytes as the header states, so that a growing file does
 // not damage the archive. It returns an error if the file has become shorter.
 func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
-	in, err := f.root.Open(e.Path)
+	in, err := f.OpenFile(e.Path)
 	if err != nil {
 		return err
 	}

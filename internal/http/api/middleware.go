@@ -36,11 +36,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rec := &responseWriter{ResponseWriter: w, timeout: a.c.WriteTimeout}
 	start := a.c.Now()
+	defer func() { a.metrics.observe(r.Method, routeOf(r), rec.status, a.c.Now().Sub(start)) }()
 	defer func() {
 		if p := recover(); p != nil {
 			a.recovered(rec, r, p)
 		}
-		a.metrics.observe(r.Method, routeOf(r), rec.status, a.c.Now().Sub(start))
 	}()
 	if !isCleanPath(r.URL.EscapedPath()) {
 		a.notFound(rec, r)
