@@ -143,7 +143,7 @@ func (m falseCancel) Cancel(ctx context.Context, org, id string, at stint.Time) 
 // staleHead answers every second call of Head for a run from a cache.
 type staleHead struct {
 	store.Store
-	seen sync.Map // by run; holds headStatus
+	seen sync.Map // cached headStatus by run ID
 }
 
 type headStatus struct {

@@ -19,7 +19,7 @@ type call struct {
 	epoch, after int64
 	n            int64 // number of events of an append
 	token        string
-	status       stint.Status // of a finish
+	status       stint.Status // status that a finish stores
 }
 
 // answer is the result of a call.

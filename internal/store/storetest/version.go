@@ -25,7 +25,7 @@ var versionCases = []testCase{
 	{"Finish adds to the artifact that has the name", func(w *world) {
 		tree := w.home.fileSet(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(tree.ID, "one"))
-		w.home.fileSet(stint.Volumes, "out") // of another kind
+		w.home.fileSet(stint.Volumes, "out") // a volume with the same name must not be used
 		w.tenant("other").fileSet(stint.Artifacts, "out")
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "two")))

@@ -19,11 +19,11 @@ const maxBlock = 64 << 20
 // bytes on without checks.
 type stream struct {
 	x        *exchange
-	schemas  map[string]*openapi3.Schema // of the data, by event type
+	schemas  map[string]*openapi3.Schema // by event type; schemas of the data
 	body     io.ReadCloser
 	pending  []byte // the beginning of a block that is not complete
 	last     int64  // the last event ID
-	status   string // of the last status event
+	status   string // status in the last status event
 	complete bool
 	broken   bool
 }

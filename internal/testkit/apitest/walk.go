@@ -29,12 +29,12 @@ const (
 // Seeds are the values that a walk starts with. All of them are optional, because the
 // walk also uses the values in the responses.
 type Seeds struct {
-	IDs   []string // of resources and versions of any kind; the walk does not delete them
-	Names []string // of agents for new runs with the prompt "true"
-	Paths []string // of files in versions
+	IDs   []string // IDs of resources and versions of any kind; the walk does not delete these
+	Names []string // names of agents; the walk creates runs of them with the prompt "true"
+	Paths []string // paths of files in versions
 
 	Requests int    // number of requests; 0 means 1500
-	Seed     uint64 // of the generator
+	Seed     uint64 // seed of the random number generator
 }
 
 // Report contains the number of responses of a walk by operation ID and status.

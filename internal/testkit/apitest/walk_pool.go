@@ -22,14 +22,14 @@ var (
 
 // pool contains the values that a walk knows to exist.
 type pool struct {
-	ids     []string            // of all kinds
-	filled  []string            // of file sets to which the walk pushed a version
-	made    []string            // of resources that the walk created and may delete
+	ids     []string            // IDs of all kinds
+	filled  []string            // IDs of file sets to which the walk pushed a version
+	made    []string            // IDs of resources that the walk created and may delete
 	created int                 // number of resources that the walk created
-	agents  []string            // names
-	secrets []string            // names that the walk stored
-	paths   []string            // of files
-	links   []string            // of downloads
+	agents  []string            // names of agents
+	secrets []string            // names of secrets that the walk stored
+	paths   []string            // paths of files
+	links   []string            // last path elements of download links
 	cursors map[string][]string // by path of the list
 }
 

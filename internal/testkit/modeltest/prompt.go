@@ -83,7 +83,7 @@ type content []part
 type part struct {
 	Type    string  `json:"type"`
 	Text    string  `json:"text"`
-	Content content `json:"content"` // of a tool_result
+	Content content `json:"content"` // result of a tool, in a part of type tool_result
 }
 
 // UnmarshalJSON decodes a string as a list with one text.

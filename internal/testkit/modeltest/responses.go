@@ -21,17 +21,17 @@ type responsesRequest struct {
 }
 
 type responsesItem struct {
-	Type    string  `json:"type"` // message if empty
+	Type    string  `json:"type"` // an empty type is a message
 	Role    string  `json:"role"`
 	Content content `json:"content"`
-	Output  content `json:"output"` // of tool calls
+	Output  content `json:"output"` // result of a tool call
 }
 
 type responsesTool struct {
 	Type  string          `json:"type"`
 	Name  string          `json:"name"`
 	Form  json.RawMessage `json:"parameters"`
-	Tools []responsesTool `json:"tools"` // of a namespace
+	Tools []responsesTool `json:"tools"` // tools in a namespace
 }
 
 // responsesInput is a list of items. A string is a single message.

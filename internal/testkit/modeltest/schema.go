@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-const maxDepth = 16 // of a generated value
+const maxDepth = 16 // maximum levels of nesting in a generated value
 
 // schema is the part of a JSON Schema that is needed to generate a value.
 type schema struct {

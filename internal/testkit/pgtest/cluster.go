@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	startLimit = 3 * time.Minute // from exec to the first connection, including crash recovery
-	stopLimit  = 2 * time.Minute // from the signal to the exit
+	startLimit = 3 * time.Minute // maximum time from exec to the first connection, including crash recovery
+	stopLimit  = 2 * time.Minute // maximum time from the signal to the exit
 	socketPort = 5432            // only a part of the socket's file name
 	pathLimit  = 107             // maximum bytes in the path of a Unix socket
 )

@@ -59,7 +59,7 @@ type cached struct {
 	lastUse int64         // value of Cache.clock at the last use
 	size    int64         // bytes of the topmost folder
 	ready   chan struct{} // closed after the fetch
-	err     error         // of the fetch; set before ready is closed
+	err     error         // error of the fetch; set before ready is closed
 
 	cancel context.CancelCauseFunc // cancels the fetch; nil after the fetch
 }
@@ -130,8 +130,8 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, err
 
 func nameOf(org, digest string) string { return org + "-" + digest }
 
-// use returns the entry of a snapshot with one more user. If there is no entry, it
-// starts to fetch the snapshot.
+// use returns the entry of a snapshot with one more user. If the snapshot has
+// none, it starts to fetch the snapshot.
 func (c *Cache) use(ctx context.Context, org, digest string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()

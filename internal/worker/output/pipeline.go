@@ -50,7 +50,7 @@ type Journal interface {
 type Config struct {
 	Masker    *masking.Masker
 	Journal   Journal
-	Position  store.Position // of the journal at the start
+	Position  store.Position // position of the journal at the start
 	Limit     int64          // bytes that the agent may write
 	Framework string         // for log entries
 	Stdin     *Stdin         // receives the decoder's replies
@@ -72,7 +72,7 @@ type Pipeline struct {
 
 	mu      sync.Mutex                 // guards the fields below
 	decoder framework.Decoder          // nil before Decode
-	masks   map[string]*masking.Stream // by stream
+	masks   map[string]*masking.Stream // by stream; maskers of plain text
 	events  *eventMasker               // nil if text is masked before it is decoded
 	total   int64                      // bytes that the agent wrote
 	tail    []byte                     // end of stderr, masked
@@ -229,7 +229,7 @@ func (p *Pipeline) CloseOutput() {
 
 // Rest is the state of the journal after Close.
 type Rest struct {
-	Position store.Position   // after the last append
+	Position store.Position   // position after the last append
 	Logs     []stint.LogEntry // entries that must be stored with the run's outcome
 	Fenced   bool             // the run does not belong to this worker any more
 }

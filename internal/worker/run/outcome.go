@@ -24,7 +24,7 @@ const maxResult = 256 << 10
 type outcome struct {
 	status   stint.Status
 	reason   stint.Reason
-	message  string // of the error; empty on success
+	message  string // error message; empty on success
 	exitCode *int
 	result   json.RawMessage
 	discard  bool // the run was ended by another process, or is not owned any more
@@ -37,7 +37,7 @@ type facts struct {
 	verdict framework.Verdict // with a masked final message
 	ended   bool              // the agent's terminal event was decoded
 	limits  limits
-	schema  json.RawMessage // of the final message; nil for text
+	schema  json.RawMessage // schema of the final message; nil if the message is text
 }
 
 // limits contains the limits of a run that messages mention.

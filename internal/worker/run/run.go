@@ -91,7 +91,7 @@ type Shared struct {
 // step is a part of a run. Its undo function, if it is not nil, is called at the
 // end of the run, even if the step failed.
 type step struct {
-	name   string // for messages
+	name   string // name in error messages
 	do     func(ctx context.Context, s *state) (undo, error)
 	always bool // executed even after a failed step
 }

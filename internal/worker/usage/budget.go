@@ -39,8 +39,8 @@ func (m *Meter) Check() (warning string, err error) {
 }
 
 // unpriced returns the name of a called model that has no price, so that the limit of
-// the cost cannot be enforced. It returns nil if there is no such model or no such
-// limit. If the definition has no prices, the cost that a framework reports is
+// the cost cannot be enforced. It returns nil without such a model or without a
+// limit of the cost. If the definition has no prices, the cost that a framework reports is
 // trusted. m.mu is held.
 func (m *Meter) unpriced() *string {
 	if m.limits.MaxCostUSD <= 0 || m.reportsCost && (m.provider == nil || len(m.provider.Prices) == 0) {

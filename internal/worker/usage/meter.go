@@ -29,7 +29,7 @@ type Meter struct {
 	cost   cost            // cost of proxy
 	turns  int64           // number of turns that the agent reported
 	active time.Time       // when the run last showed activity
-	warned map[string]bool // by limit
+	warned map[string]bool // by name of a limit: Check has returned a warning
 }
 
 // NewMeter returns a meter. provider may be nil; reportsCost means that the
