@@ -124,7 +124,7 @@ func (w *world) runInNamespaces(args ...string) (string, error) {
 	return combinedOutput(c)
 }
 
-// runOnHost runs a program without a sandbox.
+// runOnHost runs a program without a sandbox and returns its output.
 func (w *world) runOnHost(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
@@ -203,7 +203,8 @@ func reaches(do func() error) func() error {
 	}
 }
 
-// child runs this binary with the given attributes and waits for it.
+// child starts this binary as a process with the given attributes and waits until the
+// process ends.
 func child(attr *syscall.SysProcAttr) error {
 	p, err := os.StartProcess("/proc/self/exe", []string{programName, "exit", "0"}, &os.ProcAttr{Sys: attr})
 	if err != nil {

@@ -129,7 +129,7 @@ func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error 
 			return err
 		}
 		if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
-			return nil // an answer with content, or the end of an empty one
+			return nil // the kernel answered with data or the end of a list, not with an error
 		}
 		if errno := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); errno != 0 {
 			return unix.Errno(-errno)

@@ -78,7 +78,7 @@ func inputNotRead(w *world) {
 	ours, theirs := io.Pipe()
 	defer theirs.Close()
 	c := command("exit", "0")
-	c.Stdin = ours // blocks during the whole test
+	c.Stdin = ours // reading it blocks during the whole test
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
@@ -105,7 +105,7 @@ func (g *gate) Write(p []byte) (int, error) {
 // slowReader uses a writer that accepts the output only long after the command's end.
 // Wait must not return before the writer has received the output.
 func slowReader(w *world) {
-	const size = 60 << 10 // fits into the pipe and one read
+	const size = 60 << 10 // small enough that the command can end before its output is read
 	g := &gate{open: make(chan struct{})}
 	g.grown = make(chan struct{}, 1)
 	c := command("flood", strconv.Itoa(size))

@@ -233,7 +233,7 @@ var diskUses = map[string]func(mb int) error{
 	"an unnamed file": func(mb int) error {
 		fd, err := unix.Open("/tmp", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 		if err != nil {
-			return writeMegabytes("/tmp/waste", mb) // not every file system supports it
+			return writeMegabytes("/tmp/waste", mb) // the file system may not support O_TMPFILE
 		}
 		keptFile = os.NewFile(uintptr(fd), "nameless")
 		return writeMegabytesTo(keptFile, mb)
@@ -266,7 +266,8 @@ var diskUses = map[string]func(mb int) error{
 	},
 }
 
-// keptFile keeps a file open while the process runs.
+// keptFile refers to a file that must stay open while the process runs. Without a
+// reference, the garbage collector would close it.
 var keptFile *os.File
 
 // forkTreeProgram starts two copies of itself recursively, to the depth args[1]. All

@@ -105,7 +105,7 @@ func processesProgram(g Program, _ []string) error {
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			continue // ended meanwhile
+			continue // the process has ended
 		}
 		fmt.Fprintf(g.Stdout, "%s\n", bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
 	}
@@ -149,7 +149,8 @@ func tryOpenProgram(_ Program, args []string) error {
 	return nil
 }
 
-// tryWriteProgram succeeds if none of the paths can be changed.
+// tryWriteProgram succeeds if none of the paths can be created, written, removed, or
+// given another mode.
 func tryWriteProgram(_ Program, args []string) error {
 	for _, a := range args {
 		f, err := os.OpenFile(a, os.O_WRONLY|os.O_CREATE, 0o644)
@@ -234,7 +235,7 @@ func processTreeProgram(g Program, args []string) error {
 		}
 	}
 	if depth < 3 {
-		return nil // leaves its children orphaned
+		return nil // its children become orphans
 	}
 	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the processes of depth 0; those between have ended
 		return err

@@ -368,7 +368,7 @@ func (w *world) wantHarmless(dir string) {
 func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	names, _ := f.Readdirnames(-1) // files in unlisted folders cannot be run
+	names, _ := f.Readdirnames(-1) // the files of a folder that cannot be listed are not checked
 	for _, name := range names {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

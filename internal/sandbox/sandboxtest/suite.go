@@ -52,8 +52,8 @@ const (
 )
 
 // Init runs one of the suite's programs and exits if this process was started to do
-// so; otherwise it returns. TestMain must call it, after the driver's own function of
-// this kind if there is one. The crash test calls newDriver in another process.
+// so; otherwise it returns. TestMain must call it first. newDriver returns the driver of
+// the server that the crash test runs in another process.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == programName {
 		os.Exit(runProgramProcess())
@@ -416,8 +416,8 @@ func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) 
 	return fail(fmt.Errorf("the process tree ended: %w", err))
 }
 
-// crashID returns the ID of the sandbox of a server in a folder. It is unique
-// on this machine.
+// crashID returns the ID of the sandbox that the crash test's server with the folder
+// dir prepares. The ID is unique on this machine.
 func crashID(dir string) string { return "run_" + filepath.Base(dir) }
 
 // crash starts a server that runs processes in a sandbox, calls before with the

@@ -80,7 +80,7 @@ var allowedFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.A
 const (
 	numberOffset    = 0
 	archOffset      = 4
-	argumentsOffset = 16 // 8 bytes each, the lower half first: both architectures are little-endian
+	argumentsOffset = 16 // six arguments of 8 bytes, the lower half first: both architectures are little-endian
 )
 
 // New returns the filter program. Refused calls fail with an error, because
@@ -165,8 +165,8 @@ func cloneRules() []bpf.Instruction {
 // limitRules refuses to change the limits of other processes, because init may
 // have the same user ID; PID 0 is the caller. The core dump limit cannot be
 // changed: a limit of 0 would not prevent dumps to a host program. Programs
-// that set it want no dumps and treat an error as fatal, so the call is ignored
-// and returns success.
+// set it to prevent dumps and may treat an error as fatal, so the call has no
+// effect and returns success.
 func limitRules() []bpf.Instruction {
 	success := returnErrno(0)
 	own := forCall(unix.SYS_PRLIMIT64,

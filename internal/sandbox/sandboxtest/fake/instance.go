@@ -47,7 +47,7 @@ func (sb *instance) Attach(_ context.Context, r sandbox.Resources, mounts []sand
 	return nil
 }
 
-// Start starts the script.
+// Start starts the script in a new goroutine.
 func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	if len(c.Argv) == 0 {
 		return &sandbox.Error{Message: "The command is empty."}
@@ -88,7 +88,7 @@ func (sb *instance) runScript(p *Proc) {
 	close(sb.ended)
 }
 
-// Wait waits for the script to return.
+// Wait waits until the script has returned, and returns its exit.
 func (sb *instance) Wait(ctx context.Context) (sandbox.Exit, error) {
 	sb.mu.Lock()
 	started := sb.started
