@@ -30,12 +30,12 @@ type Access interface {
 	// created. It refuses a secret that would exceed MaxSecrets or
 	// MaxSecretBytes.
 	PutSecret(ctx context.Context, s Secret) (created bool, err error)
-	Secrets(ctx context.Context, org string) ([]Secret, error) // by name
+	Secrets(ctx context.Context, org string) ([]Secret, error) // sorted by name
 	DeleteSecret(ctx context.Context, org, name string) error
 }
 
-// Limits of the stored secrets of an organisation. Every run masks all of them,
-// so they equal the limits of a masker.
+// Limits of the stored secrets of an organisation. Every run masks all secrets of its
+// organisation, so the limits equal those of a masker.
 const (
 	MaxSecrets     = 256
 	MaxSecretBytes = 32 << 10 // of all values together, before sealing
@@ -46,7 +46,7 @@ const (
 type Member struct {
 	OrgID, OrgName   string
 	UserID, UserName string
-	Role             string // owner, member, viewer
+	Role             string // owner, member, or viewer
 	CreatedAt        stint.Time
 }
 

@@ -33,9 +33,9 @@ type FileSets interface {
 	// KeepVersion sets or clears the request to exclude a version from
 	// PruneVersions.
 	KeepVersion(ctx context.Context, org, set, id string, keep bool, at stint.Time) error
-	// PruneVersions removes the versions of all organisations that the rule
-	// does not retain, and deleted file sets without versions. It returns the
-	// number of removed versions.
+	// PruneVersions removes, in all organisations, the versions that the rule
+	// does not retain, and then deleted file sets without versions. It returns
+	// the number of removed versions.
 	PruneVersions(ctx context.Context, r Retention) (int64, error)
 	// StorageUsage returns what an organisation stores.
 	StorageUsage(ctx context.Context, org string) (StorageUsage, error)
@@ -69,7 +69,7 @@ type Commit struct {
 	CreatedAt stint.Time
 	IfHead    *string
 	// Epoch is the collection epoch under which the files were stored. If it is
-	// not the current one, the error is ErrEpoch.
+	// not the current epoch, the commit fails with ErrEpoch.
 	Epoch    int64
 	KeepHead bool // store the version but do not move the head
 }

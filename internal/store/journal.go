@@ -35,9 +35,9 @@ type Journal interface {
 	// Head returns the number of the last event and the run's status. If the run
 	// does not exist, it returns 0 and an empty status.
 	Head(ctx context.Context, run string) (int64, stint.Status, error)
-	// LogSources returns the two sequences of the unified log beyond a
-	// position: events and entries with greater numbers in ascending order or,
-	// with desc, with smaller numbers in descending order. Each sequence has at
+	// LogSources returns the events and the side log entries beyond a position:
+	// those with greater numbers in ascending order or, if desc is set, those
+	// with smaller numbers in descending order. Each of the two sequences has at
 	// least limit items unless it ends before.
 	LogSources(ctx context.Context, run string, from LogPosition, desc bool, limit int) (LogSources, error)
 	// LogPositionAt returns the position of the last event and the last log
@@ -54,9 +54,9 @@ type Batch struct {
 	Logs   []stint.LogEntry
 }
 
-// LogPosition refers to one event and one log entry of a run. Reading forwards
-// begins after them, reading backwards before them. When reading backwards, 0
-// means the end.
+// LogPosition refers to one event and one log entry of a run. Reading forwards begins
+// after them, reading backwards before them. For reading backwards, the number 0 means
+// the end of the sequence.
 type LogPosition struct {
 	Event int64 // Seq of an event
 	Entry int64 // number of a side log entry

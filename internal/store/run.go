@@ -90,7 +90,7 @@ type Run struct {
 	Epoch          int64
 	WorkerID       string // of the current or last claim
 	Timeout        time.Duration
-	MaxRetries     int // how often the run starts again after its worker was lost
+	MaxRetries     int // how often the run may start again after its worker was lost
 }
 
 // NewRun is a run to be stored. The caller sets all IDs and CreatedAt; the
@@ -177,7 +177,7 @@ type Checkpoint struct {
 	HomeDigest      string
 	WorkspaceDigest string
 	// Epoch is the earlier of the collection epochs under which the two
-	// snapshots were stored. If it is not the current one, the error is
-	// ErrEpoch. It is not stored.
+	// snapshots were stored. If it is not the current epoch, Finish and
+	// AddCheckpoint fail with ErrEpoch. The field itself is not stored.
 	Epoch int64
 }

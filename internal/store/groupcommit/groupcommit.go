@@ -22,8 +22,9 @@ var ErrClosed = errors.New("groupcommit: closed")
 var errNotTaken = errors.New("groupcommit: commit took no item")
 
 // Commit makes the items durable together. The sequence has at least one item and
-// includes items that arrive meanwhile, up to the group's limit. Commit returns
-// one error for each item that it took, in order, or nil if all succeeded.
+// includes items that arrive during the iteration, up to the group's limit. Commit
+// returns one error for each item that it took from the sequence, in order, or nil if
+// all succeeded.
 type Commit[T any] func(items iter.Seq[T]) []error
 
 // Group collects items for a Commit. It is safe for concurrent use.
@@ -98,7 +99,8 @@ func (g *Group[T]) loop() {
 	}
 }
 
-// serve commits first and the waiting items, and returns each caller's result.
+// serve commits first together with the waiting items, and sends each caller the result
+// for its item.
 func (g *Group[T]) serve(first *call[T]) {
 	var taken []*call[T]
 	results, err := g.commitSafely(func(yield func(T) bool) {

@@ -38,7 +38,7 @@ func (a *pendingAppend) settle(head int64, err error) {
 	a.head, a.err, a.settled = head, err, true
 }
 
-// Append stores the batch together with concurrent ones.
+// Append stores the batch together with the batches of concurrent calls.
 func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	encoded, err := sqlstore.EncodeBatch(at, b)
 	if err != nil {

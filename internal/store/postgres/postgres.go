@@ -30,7 +30,7 @@ import (
 // Options configures Open. The zero value is valid.
 type Options struct {
 	Logger   *slog.Logger // slog.Default() if nil
-	MaxConns int          // 16 if 0
+	MaxConns int          // maximum number of connections; 16 if 0
 }
 
 // Store is a store.Store in PostgreSQL. It is safe for concurrent use.

@@ -71,7 +71,8 @@ func isUnavailable(err error) bool {
 		case "25006", "25P03", "40001", "40P01", "55P03", "57014": // read only, idle, conflicts, lock not available, cancelled
 			return true
 		}
-		// Connection exceptions, insufficient resources, operator intervention.
+		// The classes of connection exceptions, insufficient resources, and
+		// operator intervention.
 		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "57P")
 	}
 	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone} {

@@ -41,7 +41,7 @@ type Store struct {
 	close   func() error // closes everything at the first call only
 }
 
-// maxReaders is the number of concurrent reads.
+// maxReaders is the maximum number of concurrent reads.
 const maxReaders = 4
 
 //go:embed migrations/*.sql

@@ -54,7 +54,7 @@ func (s *statements) get(ctx context.Context, query string) *sql.Stmt {
 	return stmt
 }
 
-// ExecContext executes a prepared statement.
+// ExecContext executes a statement, prepared if possible.
 func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.ExecContext(ctx, args...)
@@ -62,7 +62,7 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 	return s.from.ExecContext(ctx, query, args...)
 }
 
-// QueryContext runs a prepared query.
+// QueryContext runs a query, prepared if possible.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.QueryContext(ctx, args...)
@@ -70,7 +70,7 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 	return s.from.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext runs a prepared query.
+// QueryRowContext runs a query for one row, prepared if possible.
 func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.QueryRowContext(ctx, args...)

@@ -106,7 +106,7 @@ func (w *writer) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// close waits for the group and closes the connection.
+// close waits until the submitted transactions are committed, and closes the database.
 func (w *writer) close() error {
 	w.group.Close()
 	return errors.Join(w.stmts.close(), w.conn.Close(), w.db.Close())

@@ -49,8 +49,8 @@ func insertCheckpoint(ctx context.Context, q Querier, c store.Checkpoint) error 
 		where r.id = $3 and later.checkpoint_id is not null)`, c.SessionID, c.ID, c.RunID))...)
 }
 
-// saveState stores the version and the checkpoint of a run, and sets their IDs in
-// the run.
+// saveState stores the version and the checkpoint of an outcome, if there are any, and
+// sets their IDs in r. The caller stores r.
 func (s *Store) saveState(ctx context.Context, q Querier, r *store.Run, o store.Outcome) error {
 	if o.Version == nil && o.Checkpoint == nil {
 		return nil

@@ -40,7 +40,8 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 	})
 }
 
-// claimer claims runs of the organisations in fair order.
+// claimer claims runs in fair order: it takes the next runs always from the
+// organisation with the fewest running runs.
 type claimer struct {
 	s *Store
 	store.ClaimRequest

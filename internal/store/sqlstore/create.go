@@ -20,7 +20,7 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claim *store.Clai
 		var alive bool
 		steps := append([]Step{s.holdWorker(claim.WorkerID, &alive)}, s.insertPending(n)...)
 		// Creation does not wait for concurrent claims. If another claim holds
-		// the counters, a later claim gets this run.
+		// the counters, a later claim assigns this run.
 		c := &claimer{s: s, ClaimRequest: *claim}
 		if err := run(ctx, q, append(steps, s.count(n.ID, 0, 1), c.readOrgs())...); err != nil || !alive {
 			return nil, err

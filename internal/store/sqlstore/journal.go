@@ -232,7 +232,7 @@ func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.
 	return head, status, s.Wrap("reading a journal's head", err)
 }
 
-// Events returns events after the given one.
+// Events returns events with numbers greater than after.
 func (s *Store) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
 	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit), store.MaxReadBytes)
 	return events, s.Wrap("reading events", err)

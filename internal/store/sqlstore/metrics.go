@@ -13,7 +13,7 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 		return nil
 	}
 	samples = slices.Clone(samples)
-	// Sorted, so that concurrent calls lock rows in the same order.
+	// Sort the samples, so that concurrent calls lock rows in the same order.
 	slices.SortStableFunc(samples, func(a, b stint.MetricsSample) int { return a.Timestamp.Compare(b.Timestamp.Time) })
 	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
 		var steps []Step

@@ -58,7 +58,7 @@ func (u secretUsage) check(size int64) error {
 	return nil
 }
 
-// Secrets returns the secrets of an organisation by name.
+// Secrets returns the secrets of an organisation, sorted by name.
 func (s *Store) Secrets(ctx context.Context, org string) ([]store.Secret, error) {
 	return list(ctx, s, "listing secrets", scanSecret, `select name, created_at, updated_at, org_id, sealed from secrets
 		where org_id = $1 order by name`, org)

@@ -14,7 +14,7 @@ import (
 )
 
 // Benchmarks measures a store. open creates an empty store; seed adds n ended runs
-// of Org with a single SQL statement.
+// of Org with SeedRuns and SeedSpecs.
 func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testing.TB, store.Store, int)) {
 	b.Run("append/writers=64/events=1", func(b *testing.B) { appends(b, open(b), 64, 1) })
 	b.Run("append/writers=64/events=16", func(b *testing.B) { appends(b, open(b), 64, 16) })
