@@ -161,7 +161,8 @@ func (s *shard) add(pack string, segments []format.Segment) error {
 	return nil
 }
 
-// drop marks packs as dropped and waits until the marks are on the disk.
+// drop marks packs as dropped and waits until the marks are on the disk. After an
+// error it can be repeated.
 func (s *shard) drop(packs []string) error {
 	var errs []error
 	any := false
@@ -180,6 +181,7 @@ func (s *shard) drop(packs []string) error {
 		return nil
 	}
 	if err := errors.Join(append(errs, s.log.Sync())...); err != nil {
+		s.unload() // the next load shows which marks were written
 		return fmt.Errorf("dropping packs from a log of the chunk index: %w", err)
 	}
 	if s.wasted < minWasted || s.wasted < s.end/2 {
