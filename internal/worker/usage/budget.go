@@ -27,7 +27,7 @@ func (m *Meter) Check() (warning string, err error) {
 		switch {
 		case l.used > l.max:
 			return "", &BudgetError{fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", l.text, l.name)}
-		case l.used >= warnAt*l.max && !m.warned[l.name]:
+		case warning == "" && l.used >= warnAt*l.max && !m.warned[l.name]: // the next call returns a further warning
 			m.warned[l.name] = true
 			warning = fmt.Sprintf("The run has used %s (limits.%s).", l.text, l.name)
 		}

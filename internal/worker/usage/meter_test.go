@@ -101,3 +101,15 @@ func TestWaitIdle(t *testing.T) {
 		}
 	})
 }
+
+func TestEachLimitIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	m := usage.NewMeter(stint.Limits{MaxTurns: 10, MaxTokens: 100}, nil, false)
+	m.SetAgent(nil, 9)
+	m.AddCall("a", "a", tokens(45, 45))
+	for _, want := range []string{"9 of 10 turns", "90 of 100 tokens", ""} {
+		if got, err := m.Check(); err != nil || !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("warning %q, %v; want %q", got, err, want)
+		}
+	}
+}
