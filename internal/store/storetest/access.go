@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -183,10 +184,11 @@ var secretCases = []testCase{
 			return nil
 		})
 		w.diff("stored", store.MaxSecrets, len(w.home.secretNames()))
-		if _, err := w.s.PutSecret(w.ctx, w.home.secret("T", "x")); err == nil {
-			w.Errorf("a secret beyond MaxSecrets was stored")
+		_, err := w.s.PutSecret(w.ctx, w.home.secret("T", "x"))
+		if e, ok := errors.AsType[*stint.Error](err); !ok || e.Code != stint.CodeInvalidState {
+			w.Errorf("a secret beyond MaxSecrets: error %v, want the code %s", err, stint.CodeInvalidState)
 		}
-		_, err := w.s.PutSecret(w.ctx, w.home.secret("S0000", "y"))
+		_, err = w.s.PutSecret(w.ctx, w.home.secret("S0000", "y"))
 		w.must(err, "PutSecret of a name that exists")
 	}},
 }

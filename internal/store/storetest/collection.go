@@ -27,7 +27,7 @@ var collectionCases = []testCase{
 		w.diff("second", int64(2), w.home.collect())
 		w.diff("of another", int64(1), other.collect())
 		epoch, _, err := w.s.MarkedObjects(w.ctx, w.home.org)
-		w.must(err, "Condemned")
+		w.must(err, "MarkedObjects")
 		w.diff("epoch", int64(2), epoch)
 	}},
 	{"the collection lease is exclusive", func(w *world) {
@@ -45,7 +45,7 @@ var collectionCases = []testCase{
 		w.diff("given back", true, lease(w.home.org, "a", 0))
 		w.diff("another, then", true, lease(w.home.org, "b", time.Hour))
 		epoch, _, err := w.s.MarkedObjects(w.ctx, w.home.org)
-		w.must(err, "Condemned")
+		w.must(err, "MarkedObjects")
 		w.diff("epoch, then", int64(1), epoch)
 	}},
 	{"a snapshot of another epoch cannot be referenced", func(w *world) {
@@ -130,7 +130,7 @@ var collectionCases = []testCase{
 		r := w.finish(c.Position, o)
 		var got []store.NamedSnapshot
 		for n, err := range w.s.NamedSnapshots(w.ctx, w.home.org) {
-			w.must(err, "Named")
+			w.must(err, "NamedSnapshots")
 			got = append(got, n)
 		}
 		w.diff("named", []store.NamedSnapshot{
@@ -146,14 +146,14 @@ var collectionCases = []testCase{
 		w.must(w.s.MarkObjects(w.ctx, org, 1, []string{"b", "a"}, at), "MarkObjects")
 		w.must(w.s.MarkObjects(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "MarkObjects")
 		_, list, err := w.s.MarkedObjects(w.ctx, org)
-		w.must(err, "Condemned")
+		w.must(err, "MarkedObjects")
 		w.diff("marked objects", []store.MarkedObject{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
 		_, list, err = w.s.MarkedObjects(w.ctx, w.tenant("other").org)
-		w.must(err, "Condemned")
+		w.must(err, "MarkedObjects")
 		w.diff("marked objects of another organisation", []store.MarkedObject(nil), list)
 		w.must(w.s.UnmarkObjects(w.ctx, org, []string{"a", "c", "never"}), "UnmarkObjects")
 		_, list, err = w.s.MarkedObjects(w.ctx, org)
-		w.must(err, "Condemned")
+		w.must(err, "MarkedObjects")
 		w.diff("left", []store.MarkedObject{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
 	}},
 	{"commits and BeginCollection exclude each other", func(w *world) {
@@ -257,7 +257,7 @@ func (o *tenant) live() []string {
 	o.w.Helper()
 	var list []string
 	for d, err := range o.w.s.LiveDigests(o.w.ctx, o.org) {
-		o.w.must(err, "Live")
+		o.w.must(err, "LiveDigests")
 		list = append(list, d)
 	}
 	slices.Sort(list)

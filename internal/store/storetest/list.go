@@ -197,10 +197,10 @@ func randomPaging(w *world) {
 		w.home = w.tenant(fmt.Sprint("walk-", names))
 		add, page := rapid.SampledFrom(lists).Draw(t, "list").open(w.home)
 		base := w.now()
-		runState := rapid.Custom(func(t *rapid.T) stint.Time {
+		times := rapid.Custom(func(t *rapid.T) stint.Time {
 			return later(base, time.Duration(rapid.IntRange(0, 4).Draw(t, "ms"))*time.Millisecond)
 		})
-		for _, at := range rapid.SliceOfN(runState, 0, 12).Draw(t, "existing") {
+		for _, at := range rapid.SliceOfN(times, 0, 12).Draw(t, "existing") {
 			w.must(add(at), "add")
 		}
 		existing, err := page(store.Range{Limit: 1000})
@@ -210,7 +210,7 @@ func randomPaging(w *world) {
 		for _, item := range w.walk(page, rapid.IntRange(1, 5).Draw(t, "limit"), func() {
 			if added < 10 && rapid.Bool().Draw(t, "add") {
 				added++
-				w.must(add(runState.Draw(t, "added")), "add")
+				w.must(add(times.Draw(t, "added")), "add")
 			}
 		}) {
 			seen[item]++

@@ -194,23 +194,23 @@ func (o *tenant) mixedLog() string {
 	w := o.w
 	w.Helper()
 	c := o.start()
-	at, runState := c.Position, w.now()
+	at, now := c.Position, w.now()
 	for i := range 6 {
 		b := w.batch("a", "b", "c")
 		b.Events = b.Events[:1+i%3]
 		b.Logs = w.logBatch("x", "y").Logs
 		if i%2 == 0 {
-			runState = w.now()
+			now = w.now()
 		}
 		for k := range b.Events {
-			b.Events[k].At = runState
+			b.Events[k].At = now
 		}
 		for k := range b.Logs {
-			b.Logs[k].Timestamp = runState
+			b.Logs[k].Timestamp = now
 		}
 		at = w.append(at, b)
 	}
-	w.finish(at, w.outcome(stint.Failed, func(o *store.Outcome) { o.At = runState }))
+	w.finish(at, w.outcome(stint.Failed, func(o *store.Outcome) { o.At = now }))
 	return c.Run.ID
 }
 
