@@ -6,4 +6,5 @@ package namespace
 var (
 	ParseStat    = func(b []byte) error { _, err := parseStat(b); return err }
 	CoreDumpNote = coreDumpNoteFor
+	WriteRecord  = func(dir string, pid int) error { return (&Driver{dir: dir}).writeRecord("sb", pid) }
 )

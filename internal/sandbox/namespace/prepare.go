@@ -4,6 +4,7 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,7 +54,7 @@ func (sb *instance) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sb.group.Join(sb.process.Pid); err != nil {
+	if err := sb.group.Join(sb.process.Pid); err != nil && !errors.Is(err, syscall.ESRCH) { // see writeRecord
 		return err
 	}
 	if err := sb.driver.writeRecord(sb.spec.ID, sb.process.Pid); err != nil {

@@ -33,9 +33,13 @@ const (
 func (d *Driver) recordPath(id string) string { return filepath.Join(d.dir, id+recordSuffix) }
 
 // writeRecord stores the record of a sandbox. It does not sync the file, because
-// the process does not survive a crash of the host.
+// the process does not survive a crash of the host. If the process has ended, it
+// stores nothing: the next request to init fails and contains the reason.
 func (d *Driver) writeRecord(id string, pid int) error {
 	st, err := readStat("/proc", pid)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("recording sandbox: %w", err)
 	}
