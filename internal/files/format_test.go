@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// packs lists the IDs of a store's packs.
+// packs returns the IDs of all packs in s.
 func packs(s *memory) (ids []string) {
 	for _, key := range s.keys() {
 		if id, ok := strings.CutPrefix(key, org+"/packs/"); ok {
@@ -24,7 +24,8 @@ func packs(s *memory) (ids []string) {
 	return ids
 }
 
-// TestPackFooters verifies packs by their footers only.
+// TestPackFooters checks that a pack's footer suffices to find, expand, and verify
+// each segment of the pack.
 func TestPackFooters(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -94,8 +95,8 @@ func TestDamagedFooters(t *testing.T) {
 	}
 }
 
-// TestSoakPagesAreShared changes, adds, and removes an entry of a tree of many
-// pages. All but a few pages are shared.
+// TestSoakPagesAreShared checks that a tree of many pages shares all but at most
+// three pages with its parent after entries were changed, added, or removed.
 func TestSoakPagesAreShared(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -138,8 +139,8 @@ func TestSoakPagesAreShared(t *testing.T) {
 	}
 }
 
-// FuzzRoot decodes arbitrary bytes as a root. An accepted root is encoded to
-// the same bytes.
+// FuzzRoot decodes arbitrary bytes as a root. If they are accepted, decoding the
+// encoded root and encoding it again must return the same bytes.
 func FuzzRoot(f *testing.F) {
 	s := newMemory()
 	l := newLibrary(f, s, files.Options{})
@@ -162,7 +163,8 @@ func FuzzRoot(f *testing.F) {
 	})
 }
 
-// FuzzPage decodes arbitrary bytes as a page.
+// FuzzPage decodes arbitrary bytes as a page. If they are accepted, decoding the
+// encoded page and encoding it again must return the same bytes.
 func FuzzPage(f *testing.F) {
 	f.Add([]byte{0, 2, 1, 'd', 0, 0, 0})
 	f.Add(append([]byte{1, 1, 'p', 1, 1, 'f', 1, 2, 0, 3}, make([]byte, 90)...))
@@ -178,7 +180,8 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzFooter decodes arbitrary bytes as a pack.
+// FuzzFooter decodes the footer of arbitrary bytes as a pack. Each returned segment
+// must be inside the pack.
 func FuzzFooter(f *testing.F) {
 	s := newMemory()
 	l := newLibrary(f, s, files.Options{})

@@ -34,7 +34,8 @@ func checked(t *testing.T, l *files.Library, trees map[string]files.Ref, o files
 	return c
 }
 
-// segmentOf finds the segment of a chunk in an object.
+// segmentOf returns the segment of the chunk with the content body, and the key of
+// the pack that contains the segment.
 func segmentOf(t *testing.T, l *files.Library, body []byte) (pack string, s files.Segment) {
 	t.Helper()
 	for key, all := range l.AllSegments(t.Context(), org) {
@@ -61,8 +62,8 @@ func TestCheckValidTrees(t *testing.T) {
 	}
 }
 
-// TestRepair flips a bit in each part of a store, or deletes an object, with
-// and without another copy of the lost content.
+// TestRepair damages or deletes one object and repairs the store, with and
+// without another copy of the lost content.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	body, other := text(1, 3000), text(2, 3000)
@@ -147,8 +148,8 @@ func flipEnd(s *memory, pack, _ string, _ files.Segment) {
 
 func cutPack(s *memory, pack, _ string, _ files.Segment) { s.objects[pack] = s.objects[pack][:5] }
 
-// TestRepairFromNewCopy deletes a pack, stores the files again in another tree,
-// and repairs.
+// TestRepairFromNewCopy damages two chunks of a pack. The pack can be repaired as
+// soon as another tree stores the files again.
 func TestRepairFromNewCopy(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

@@ -36,12 +36,12 @@ func TestMain(m *testing.M) {
 
 const org = "org_01jd0000000000000000000000"
 
-// memory is a blob.Store for tests.
+// memory is a blob.Store that keeps its objects in memory.
 type memory struct {
 	mu      sync.Mutex // guards the fields below
 	objects map[string][]byte
-	puts    []string // keys of successful puts, in order
-	before  func(key string) error
+	puts    []string               // keys of successful puts, in order
+	before  func(key string) error // called by Put, which returns its error; may be nil
 }
 
 func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
@@ -249,7 +249,8 @@ func zstdOf(t testing.TB, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-// stored commits items and returns the reference.
+// stored commits an archive of the items with the given parent, and returns the
+// reference to the tree.
 func stored(t testing.TB, l *files.Library, parent string, items ...item) files.Ref {
 	t.Helper()
 	ref, err := l.CommitArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, items...)))
@@ -278,8 +279,8 @@ func lookOf(kind string, mode fs.FileMode, mtime time.Time, target string, body 
 	return k
 }
 
-// folderLooks describes everything in dir, without the top folder and
-// independently of the umask.
+// folderLooks describes every entry below dir by its path. It does not describe
+// dir itself.
 func folderLooks(t testing.TB, dir string) map[string]look {
 	t.Helper()
 	seen := map[string]look{}
@@ -312,7 +313,7 @@ func folderLooks(t testing.TB, dir string) map[string]look {
 	return seen
 }
 
-// archiveLooks describes everything in a tar.gz.
+// archiveLooks describes every entry of a tar.gz archive by its path.
 func archiveLooks(t testing.TB, b []byte) map[string]look {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(b))

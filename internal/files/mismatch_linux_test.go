@@ -14,7 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// TestOnMismatch checks that exactly the differing entries are reported.
+// TestOnMismatch checks that OnMismatch is called for exactly those entries of the
+// folder that the stored tree lacks or represents differently.
 func TestOnMismatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,15 +13,17 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// book is a database in a file. Each line is a transaction.
+// book is a database of references to trees and of marked objects. Each line of its
+// file is a transaction in JSON.
 type book struct {
 	*names
 	file   *os.File
 	trees  map[string]string // names of trees by digest
-	damage string            // the state of the damage
+	damage string            // last Damage of a transaction
 }
 
-// line is one transaction.
+// line is one transaction: it adds or removes a reference, begins a collection,
+// marks (Condemn) or unmarks (Pardon) objects, or stores a value of the test (Damage).
 type line struct {
 	Enter, Tree, Strike string `json:",omitempty"`
 	Epoch               int64  `json:",omitempty"`
@@ -31,7 +33,8 @@ type line struct {
 	Damage              string `json:",omitempty"`
 }
 
-// openBook reads the file and ignores an incomplete line.
+// openBook opens or creates the file and applies its transactions. An incomplete
+// last line is removed from the file.
 func openBook(t testing.TB, path string) *book {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -85,7 +88,8 @@ func (b *book) apply(x line) {
 	}
 }
 
-// write commits a transaction.
+// write appends a transaction to the file, syncs the file, and applies the
+// transaction.
 func (b *book) write(x line) error {
 	text, err := json.Marshal(x)
 	if err != nil {

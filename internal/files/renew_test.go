@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// A collection that begins between a commit and its publication marks the new
-// root. The files of a run must not be lost, and a push not be refused, for
-// that reason.
+// TestCollectionBetweenCommitAndPublish begins a collection between the commit of
+// a tree and its publication. The collection marks the new root, so the tree cannot
+// be published. After Renew it can be published, and no file is lost.
 func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 	t.Parallel()
 	for name, confidential := range map[string]bool{"plain": false, "confidential": true} {
@@ -65,8 +65,9 @@ func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 	}
 }
 
-// TestParentRootIsReplaced stores a tree again while a commit reads it as its
-// parent. The tree gets another root, and parts of the former one are deleted.
+// TestParentRootIsReplaced stores a tree again, and collects garbage, while a
+// commit reads the tree as its parent. The tree gets another root, and objects that
+// only its former root referred to are deleted.
 func TestParentRootIsReplaced(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "a", body: text(1, 300)}, {name: "b", body: text(2, 300)}}
@@ -90,8 +91,9 @@ func TestParentRootIsReplaced(t *testing.T) {
 	}
 }
 
-// withNewRoot returns a tree whose first root was marked and replaced. Another
-// tree has its chunks, so that its pages are in a pack of their own.
+// withNewRoot returns the digest of a tree whose first root was marked, replaced by
+// a second root, and deleted. An earlier tree contains the same chunks, so the
+// tree's pages are in a pack without chunks.
 func (w *world) withNewRoot(items []item) (digest string) {
 	w.commit(w.plain, "", append(slices.Clone(items), item{name: "z", body: text(26, 300)}))
 	ref, err := w.plain.CommitArchive(w.ctx, org, "", files.Tar, bytes.NewReader(plainTar(w.t, items)))

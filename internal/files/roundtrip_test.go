@@ -15,7 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// odd is a tree of entries that are difficult for archives.
+// odd returns entries with names, modes, times, and sizes that are difficult for
+// archives.
 func odd() []item {
 	long := strings.Repeat("long-name-", 25)
 	return []item{
@@ -38,7 +39,7 @@ func odd() []item {
 		{name: "..."},
 		{name: " leading and trailing "},
 		{name: long, body: []byte("a name of 250 bytes")},
-		{name: long + "/", mode: 0o755}, // replaced below
+		{name: long + "/", mode: 0o755}, // oddTree replaces the name
 		{name: "d/", mode: 0o755},
 		{name: "d-e", body: []byte("sorts between d and d/ by bytes")},
 		{name: "d/f", body: []byte("f")},
@@ -93,8 +94,8 @@ func TestRoundTripOfOddTree(t *testing.T) {
 	}
 }
 
-// checkEverywhere checks that each way of reading returns the wanted tree, and
-// that each kind of commit of the result has the same digest.
+// checkEverywhere checks that the archive, the checkout, and Open return the wanted
+// tree, and that committing the archive or the checkout returns the same reference.
 func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[string]look) {
 	t.Helper()
 	archive := readArchive(t, l, ref.Digest)
@@ -137,7 +138,7 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 	}
 }
 
-// TestRandomTree stores and reads random trees.
+// TestRandomTree stores random trees, and reads them as archives and checkouts.
 func TestRandomTree(t *testing.T) {
 	t.Parallel()
 	requirement.Root(t) // to read files that their owner cannot read
@@ -218,8 +219,7 @@ func TestEmptyTree(t *testing.T) {
 	}
 }
 
-// TestNamesOfAnyBytes uses names that are not UTF-8. Only a folder can hold
-// them exactly in a test.
+// TestNamesOfAnyBytes stores a folder with names that are not UTF-8.
 func TestNamesOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

@@ -113,8 +113,9 @@ func TestLinksAreNeverFollowed(t *testing.T) {
 	}
 }
 
-// TestRacingLinks swaps a folder and a file with links out of the tree while it
-// is stored. Nothing outside may be read.
+// TestRacingLinks repeatedly exchanges a folder and a file with symbolic links to
+// targets outside the tree while the tree is stored. No content from outside may be
+// stored.
 func TestRacingLinks(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
@@ -275,7 +276,8 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 	}
 }
 
-// scanUnprivileged is the process of TestUnreadableFilesAreNamed.
+// scanUnprivileged runs in the process that TestUnreadableFilesAreNamed starts. It
+// prints the error of the commit and returns the exit code.
 func scanUnprivileged() int {
 	l, err := files.New(newMemory(), files.Options{})
 	if err == nil {
@@ -285,10 +287,11 @@ func scanUnprivileged() int {
 	return 0
 }
 
-// manyNames is the number of names in a large folder.
+// manyNames is the base of the number of entries in TestSoakFolderOfManyNames.
 const manyNames = 4 << 10
 
-// TestSoakFolderOfManyNames checks a folder of many names, and the limit of entries.
+// TestSoakFolderOfManyNames checks out and commits a folder of many entries, and
+// checks that a folder with more entries than the limit is refused.
 func TestSoakFolderOfManyNames(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

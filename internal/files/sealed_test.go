@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ring is a keyring with that number of keys.
+// ring is a keyring with the keys 1 to ring. Number 0 means the newest key.
 type ring uint32
 
 func (k ring) Key(_ context.Context, owner string, number uint32) (sealing.DataKey, error) {
@@ -30,8 +30,8 @@ func (k ring) Key(_ context.Context, owner string, number uint32) (sealing.DataK
 	return sealing.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s %d", owner, number))}, nil
 }
 
-// anew is a keyring with the first key and other keys under the further
-// numbers.
+// anew is a keyring whose key 1 is that of ring. Its other keys differ from those
+// of ring.
 type anew struct{ ring }
 
 func (k anew) Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error) {
@@ -41,8 +41,8 @@ func (k anew) Key(ctx context.Context, owner string, number uint32) (sealing.Dat
 	return k.ring.Key(ctx, owner, number)
 }
 
-// encrypted is a tree in whose pack the chunks, the page, and the end of the
-// footer are in separate blocks.
+// encrypted returns the entries of a tree. In the pack of the tree, the chunks, the
+// page, and the end of the footer are in separate encrypted blocks.
 func encrypted() (items []item) {
 	items = append(items, item{name: "a", body: noise(1, 100_000)})
 	for i := range 400 {
@@ -51,8 +51,9 @@ func encrypted() (items []item) {
 	return items
 }
 
-// TestDamagedEncryptedObjects damages encrypted objects. Check reports and
-// repairs them, and other operations of the organisation do not fail.
+// TestDamagedEncryptedObjects damages an encrypted object. Check reports the object
+// and repairs it if possible. MissingChunks does not fail. Collect fails only if the
+// tree is unreadable.
 func TestDamagedEncryptedObjects(t *testing.T) {
 	t.Parallel()
 	const head, block = 48, 16<<10 + 16
@@ -61,8 +62,8 @@ func TestDamagedEncryptedObjects(t *testing.T) {
 		hurt    func(object []byte) []byte
 		root    bool // the root is damaged instead of the pack
 		uses    int64
-		missing int  // chunks, because the footer is unreadable
-		ends    bool // the tree is unreadable, so nothing may be deleted
+		missing int  // chunks that MissingChunks returns; 1 if the footer is unreadable
+		ends    bool // Collect fails, because the tree is unreadable
 		repair  bool
 	}{
 		"a chunk":            {hurt: func(o []byte) []byte { o[head+2*block]++; return o }, uses: 1, repair: true},
@@ -116,8 +117,8 @@ func TestDamagedEncryptedObjects(t *testing.T) {
 	}
 }
 
-// TestLostKeyIsNotDamage repairs while a key is missing from the database or
-// replaced by another one. No object may be deleted.
+// TestLostKeyIsNotDamage checks that Check and Collect fail, and delete no object, if
+// a key is missing or replaced by another key.
 func TestLostKeyIsNotDamage(t *testing.T) {
 	t.Parallel()
 	s, names := newMemory(), newNames()

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// traced is a child process that is killed directly after the n-th system call
-// that changes a folder.
+// traced is a child process that is killed directly after a given number of steps.
+// A step is a system call that changes a file or folder in dir.
 type traced struct {
 	dir  string
 	env  []string
-	left int // steps before it is killed; more than 0 if it ended by itself
+	left int // steps until the process is killed; above 0 after run if the process was not killed
 
-	steps   []string       // that were executed
+	steps   []string       // executed steps
 	pending map[int]string // the current step of each thread
 	written map[string]int // writes to each temporary file
 	killed  bool
 }
 
-// changingCalls are the system calls that change a folder. The value reports
-// whether the first argument is a file; otherwise it is a folder, and the
-// second one is a path in it.
+// changingCalls are the system calls that can change a folder. The first argument
+// of a call is a file descriptor. If at is true, the descriptor is that of a folder,
+// and the second argument is a path relative to the folder.
 var changingCalls = map[uint64]struct {
 	name string
 	at   bool
@@ -38,18 +38,19 @@ var changingCalls = map[uint64]struct {
 	unix.SYS_RENAMEAT: {"rename", true}, unix.SYS_RENAMEAT2: {"rename", true}, unix.SYS_UNLINKAT: {"unlink", true},
 }
 
-// callInfo is the kernel's description of a thread's current system call.
+// callInfo is the beginning of struct ptrace_syscall_info of Linux, which describes
+// the current system call of a thread.
 type callInfo struct {
-	Op     uint8 // 1 before, 2 after
+	Op     uint8 // 1 at the entry of the call, 2 at its exit
 	_      [3]uint8
 	_      uint32
 	_, _   uint64
-	Number uint64 // after the call, its result
+	Number uint64 // number of the call at its entry; result of the call at its exit
 	Args   [6]uint64
 }
 
-// run starts this program for TestSoakCrashes, with its output in a file, and
-// waits until it ends.
+// run executes TestSoakCrashes in a traced child process and waits until the process
+// ends. It writes the output of the process to the file output.
 func (c *traced) run(output string) error {
 	runtime.LockOSThread() // only this thread may trace
 	defer runtime.UnlockOSThread()
@@ -105,10 +106,11 @@ func (c *traced) follow(pid int) (status unix.WaitStatus, err error) {
 	}
 }
 
-// stopped returns the signal with which a stopped thread continues.
+// stopped handles the stop of a thread. It returns the signal with which the thread
+// must continue; 0 means none.
 func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	switch signal {
-	case unix.SIGTRAP | 0x80: // at a system call
+	case unix.SIGTRAP | 0x80: // at the entry or exit of a system call
 	case unix.SIGTRAP, unix.SIGSTOP: // a thread was started
 		return 0, nil
 	default:
@@ -135,9 +137,10 @@ func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	return 0, nil
 }
 
-// step returns the name of the step that a call is, "" for none. Of the writes
-// to a temporary file only the first two count, because later ones change only
-// its length. Syncs do not count, because no process can observe them.
+// step returns a description of the step that the system call executes. It returns
+// "" if the call is not a step. Only the first two writes to a temporary file are
+// steps, because later ones change only its length. Syncs are not steps, because
+// other processes cannot observe them.
 func (c *traced) step(pid int, call *callInfo) string {
 	change, ok := changingCalls[call.Number]
 	if !ok {
@@ -158,13 +161,15 @@ func (c *traced) step(pid int, call *callInfo) string {
 	return change.name + " " + strings.TrimPrefix(path, c.dir+"/")
 }
 
-// creates reports whether opening a file creates or truncates it.
+// creates reports whether opening path with the given flags creates or truncates
+// the file.
 func creates(path string, flags uint64) bool {
 	_, err := os.Lstat(path)
 	return flags&unix.O_TRUNC != 0 || flags&unix.O_CREAT != 0 && err != nil
 }
 
-// textAt reads a string in the memory of a process.
+// textAt reads a NUL-terminated string at an address of a process. It returns "" if
+// the memory cannot be opened.
 func textAt(pid int, address uint64) string {
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// contains reports whether an object contains some bytes.
+// contains reports whether any object contains piece.
 func (m *memory) contains(piece []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +29,7 @@ func (m *memory) contains(piece []byte) bool {
 	return false
 }
 
-// twoStores returns a library of two stores, one of them for confidential
+// twoStores returns a library with two stores: open, and secret for confidential
 // objects.
 func twoStores(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
 	open, secret = newMemory(), newMemory()
@@ -70,12 +70,13 @@ func TestConfidentialTreesAreSealed(t *testing.T) {
 	if piece := []byte(known[20_000:20_032]); !open.contains(piece) || secret.contains(piece) {
 		t.Error("what is known in the open store was not taken from there")
 	}
-	// Other trees with this content refer to it.
+	// A tree that is not confidential is stored in the open store. Its content
+	// stays in the secret store.
 	other := fromDir(t, l, "", map[string]string{"mine": mine}, files.DirOptions{})
 	if len(open.keys()) == len(before) {
 		t.Error("another's tree rests among what is confidential")
 	}
-	// A compacted pack stays in its store.
+	// Collections compact a pack of the secret store within that store.
 	second := fromDir(t, l, first.Digest, map[string]string{"mine": mine}, files.DirOptions{Confidential: true})
 	for _, ref := range []files.Ref{other, second} {
 		if err := names.name(ref); err != nil {
@@ -115,7 +116,8 @@ func readFile(t *testing.T, l *files.Library, digest, name string) string {
 	return string(b)
 }
 
-// damaging is a store that damages the first packs and roots that are put.
+// damaging is a store that damages the next objects that are put: as many packs and
+// roots as its fields say.
 type damaging struct {
 	*memory
 	packs, roots int
@@ -160,8 +162,8 @@ func TestUnreadableContentIsStoredAgain(t *testing.T) {
 	}
 }
 
-// TestDamagedParentIsNotReused checks that a tree is stored completely if its
-// parent is damaged.
+// TestDamagedParentIsNotReused checks that content is stored again if the copy of
+// the parent tree is damaged.
 func TestDamagedParentIsNotReused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -197,7 +199,7 @@ func TestKeepParents(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "a/b", "a/b/keep", "a/b/keep/f"}, paths(t, l, ref.Digest)); diff != "" {
 		t.Errorf("the tree (-want +got):\n%s", diff)
 	}
-	// Other changes of the folders above do not change the tree.
+	// Other changes in the parents of the kept folder do not change the tree.
 	write(t, dir, map[string]string{"a/b/more": "5"})
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o700); err != nil {
 		t.Fatal(err)

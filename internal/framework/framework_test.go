@@ -34,8 +34,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// FuzzText checks that the text does not depend on chunking and that runes are
-// never split.
+// FuzzText checks that the decoded text does not depend on the sizes of the writes,
+// and that valid UTF-8 is returned unchanged.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("héllo\nwörld 🦊"), uint8(3))
 	f.Add([]byte("\xff\xfe\xf0\x9f"), uint8(1))

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Places returns the chunk with each of its places, ordered by the names of the packs.
+// Places returns one Chunk for each place of the chunk h, ordered by pack and offset.
 func (x *Index) Places(org string, h format.Hash) ([]format.Chunk, error) {
 	var all []format.Chunk
 	err := x.with(org, func(s *shard) error {
@@ -19,7 +19,8 @@ func (x *Index) Places(org string, h format.Hash) ([]format.Chunk, error) {
 	return all, err
 }
 
-// Hold keeps the organisation's shard in use until release is called.
+// Hold keeps the organisation's shard in use until release is called. Hold returns
+// when the shard is open.
 func (x *Index) Hold(org string) (release func()) {
 	held, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -229,8 +229,9 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// FuzzReaders passes arbitrary bytes to every reader. Accepted input must survive
-// encoding and reading it again.
+// FuzzReaders passes arbitrary bytes to the readers of trees, frames, and
+// selections. If a reader accepts them, its result must not change when it is
+// encoded and read again.
 func FuzzReaders(f *testing.F) {
 	f.Add(tree(f, folder("a"), file("a/b", "1", "2"), link("c", "a")))
 	f.Add(frames(treewire.Frame{Hash: sum("a"), Raw: 1, Segment: []byte("segment")}))

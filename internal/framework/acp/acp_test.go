@@ -64,7 +64,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// The environment of one plan must not change that of another.
+// Changing the environment of one plan must not change the environment of another
+// plan.
 func TestPlansAreIndependent(t *testing.T) {
 	t.Parallel()
 	in := framework.Input{Definition: &stint.Definition{Command: []string{"claude"}}}

@@ -20,8 +20,8 @@ type agent struct {
 	d      framework.Decoder
 	events []stint.OutputData
 	usage  *stint.Usage
-	native int
-	over   bool // standard input was closed after the final message
+	native int  // number of native lines
+	over   bool // the client closed standard input after the final message
 }
 
 func newAgent(t *testing.T, in framework.Input) *agent {
@@ -35,8 +35,8 @@ func newAgent(t *testing.T, in framework.Input) *agent {
 	return &agent{t: t, d: acp.Framework{}.NewDecoder(in)}
 }
 
-// says sends a line and returns the client's answer without the members that
-// all messages have.
+// says sends a line to the client and returns the client's answer without its
+// "jsonrpc" member.
 func (a *agent) says(format string, args ...any) string {
 	a.t.Helper()
 	s := a.d.Write(framework.Stdout, fmt.Appendf(nil, format+"\n", args...))
@@ -53,7 +53,8 @@ func (a *agent) updates(format string, args ...any) string {
 	return a.says(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+format+`}}`, args...)
 }
 
-// greets sends the agent's part of the handshake, up to the open prompt.
+// greets sends the agent's answers of the handshake. The client then waits for the
+// answer to its prompt.
 func (a *agent) greets(capabilities string) {
 	a.t.Helper()
 	a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":%s,"agentInfo":{"name":"fake","version":"1.2"}}}`, capabilities)
@@ -152,7 +153,7 @@ func TestLoadedHistoryIsSkipped(t *testing.T) {
 	}
 	equal(t, `{"id":3,"method":"_stint/settled","params":{"sessionId":"old"}}`, a.says(`{"id":2,"result":null}`))
 	for _, h := range history {
-		a.updates("%s", h) // after the response, as some agents do
+		a.updates("%s", h) // some agents send the history after the response
 	}
 	equal(t, `{"id":4,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"More."}],"sessionId":"old"}}`,
 		a.says(`{"id":3,"error":{"code":-32601,"message":"Method not found"}}`))
@@ -197,24 +198,24 @@ func TestTools(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
-	// Announced without input, then a permission request, then completed.
+	// The call is announced without input, gets its input, starts, and fails. An
+	// update after its end is ignored.
 	a.updates(`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."}}`)
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Terminal","kind":"execute","status":"pending","rawInput":{}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawInput":{"command":"make\ntest"},"content":[{"type":"content","content":{"type":"text","text":"Build"}}]}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"in_progress"}`)
 	a.updates("%s", "{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"t1\",\"status\":\"failed\",\"content\":[{\"type\":\"content\",\"content\":{\"type\":\"text\",\"text\":\"```console\\nno rule\\n```\"}}],\"_meta\":{\"terminal_exit\":{\"exit_code\":2}}}")
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","_meta":{"late":{"toolName":"x"}}}`)
-	// Announced with a part of its input.
+	// The call is announced with a part of its input.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t5","title":"bash","kind":"execute","status":"pending","rawInput":{"cwd":"/w"}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","title":"ls","status":"in_progress","rawInput":{"command":"ls","cwd":"/w"}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","status":"completed"}`)
-	// A diff before the end, and an output that is not text.
+	// The call is announced with a diff, and its output is not text.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t2","title":"Edit a.txt","kind":"edit","status":"in_progress","content":[{"type":"diff","path":"a.txt","oldText":"1\n2\n3\n","newText":"1\n2b\n3\n"}]}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","rawOutput":{"ok":true}}`)
-	// The output is in an object, with its exit code, and the start was not
-	// announced.
+	// The call was not announced, and its output is an object with an exit code.
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t3","title":"bash","kind":"switch_mode","status":"completed","rawOutput":{"output":"hi\n","metadata":{"exit":0}}}`)
-	// No input at all, and another message before the end.
+	// The call has no input, and a message arrives before its end.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t4","title":"Look","kind":"read","status":"pending"}`)
 	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Well."}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4","status":"completed","rawOutput":[{"type":"text","text":"seen"}]}`)
@@ -307,7 +308,7 @@ func TestAgentRequests(t *testing.T) {
 	}
 }
 
-// A tool call is shown before its permission is granted.
+// A permission request reports its tool call before it is answered.
 func TestPermissionReportsTool(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
@@ -329,7 +330,8 @@ func TestModelErrors(t *testing.T) {
 	}
 }
 
-// Texts are masked before they are cut.
+// Texts are masked before they are cut, because a part of a secret cannot be
+// recognised.
 func TestSecretsAreMaskedBeforeCut(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// With few retries a scenario ends soon.
+// retries limits the retries of requests to the model, so that scenarios with errors
+// end soon.
 var retries = map[string]string{"CLAUDE_CODE_MAX_RETRIES": "1"}
 
 var scenarios = map[string]frameworktest.Scenario{
@@ -48,7 +49,7 @@ var scenarios = map[string]frameworktest.Scenario{
 
 const lostID = "21111111-1111-4111-8111-111111111111"
 
-// TestRealProgram runs the real program with the plan of Prepare.
+// TestRealProgram plays the scenarios with the real Claude Code program.
 func TestRealProgram(t *testing.T) {
 	t.Parallel()
 	program := agentstest.Claude(t)

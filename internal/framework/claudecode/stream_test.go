@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Ended streams use no memory, and streams with complete lines no time, because
-// their number is not limited.
+// The decoder keeps no state of ended streams, and does not visit streams whose
+// last line is complete, because the number of streams is not limited.
 func TestEndedStreamsAreReleased(t *testing.T) {
 	t.Parallel()
 	d := newDecoder(framework.Input{Definition: &stint.Definition{}})

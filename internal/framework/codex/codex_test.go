@@ -153,7 +153,7 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// An agent that waits for the network forever is ended.
+// An agent that reports too often in a row that it waits for the network is ended.
 func TestEndlessWaiting(t *testing.T) {
 	t.Parallel()
 	wait := `{"type":"error","message":"Reconnecting... waiting for network (Connection failed: error sending request)"}` + "\n"

@@ -38,7 +38,7 @@ var scenarios = map[string]frameworktest.Scenario{
 
 const lostID = "01a1ffdb-4276-77b1-95bd-94df1be2aaaa"
 
-// TestRealProgram runs the real program with the plan of Prepare.
+// TestRealProgram plays the scenarios with the real Codex program.
 func TestRealProgram(t *testing.T) {
 	t.Parallel()
 	program := agentstest.Codex(t)

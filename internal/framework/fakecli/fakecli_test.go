@@ -46,7 +46,7 @@ func TestTraps(t *testing.T) {
 		completed  bool
 		transcript string
 		message    string
-		only       string // this framework
+		only       string // name of the only framework to test; "" means all
 	}{
 		"silent":   {message: "It wrote nothing at all"},
 		"crash":    {transcript: "About to fall.\n", message: "without a result (exit code 3)"},

@@ -30,9 +30,9 @@ func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output
 	return d, s
 }
 
-// CheckStderr checks the messages of failed runs without standard output. Each key
-// of words is the text on standard error, and its value is a phrase that the
-// message must contain.
+// CheckStderr checks the messages of runs that write only to standard error and do
+// not complete. Each key of words is the text on standard error, and its value is a
+// phrase that the message must contain.
 func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words map[string]string) {
 	t.Helper()
 	for stderr, want := range words {
@@ -44,14 +44,16 @@ func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words 
 	}
 }
 
-// Fuzz is a fuzz test that runs CheckChunks.
+// Fuzz is a fuzz test that calls CheckChunks. The recordings in testdata are its
+// seeds.
 func Fuzz(f *testing.F, of framework.Framework, in framework.Input) {
 	f.Helper()
 	seed(f)
 	f.Fuzz(func(t *testing.T, output []byte, n uint16) { CheckChunks(t, of, in, output, int(n)+1) })
 }
 
-// Bench decodes output in pieces of the size that the worker reads.
+// Bench measures the decoding of stream in pieces of 32 KiB, the size that the worker
+// reads.
 func Bench(b *testing.B, f framework.Framework, in framework.Input, stream string) {
 	b.Helper()
 	p := []byte(stream)

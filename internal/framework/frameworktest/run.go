@@ -41,7 +41,7 @@ func MakeDirs(t testing.TB) Dirs {
 // as soon as the transcript contains Stop. If Kill is not empty, the agent is
 // killed as soon as the transcript contains Kill.
 type Options struct {
-	Env        map[string]string // added to the plan's environment, which it overrides
+	Env        map[string]string // added to the plan's environment; overrides its variables
 	Stop, Kill string
 	// ExitGrace is how long the agent may run after its final message; 0 means
 	// 10 seconds.
@@ -108,8 +108,9 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	}
 }
 
-// environment returns the variables that a sandbox sets, plan, and over. GORACE
-// makes fake agents with the race detector exit without a delay.
+// environment returns the variables that a sandbox sets, followed by those of plan
+// and over. Later variables override earlier ones. GORACE makes fake agents with the
+// race detector exit without a delay.
 func environment(at Dirs, plan, over map[string]string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb", "GORACE=atexit_sleep_ms=0"}
 	for _, m := range []map[string]string{plan, over} {
@@ -120,7 +121,7 @@ func environment(at Dirs, plan, over map[string]string) []string {
 	return env
 }
 
-// recordedRun connects a program to its decoder.
+// recordedRun passes the output of a program to a decoder and records both.
 type recordedRun struct {
 	o     Options
 	stdin io.WriteCloser
@@ -135,6 +136,7 @@ type recordedRun struct {
 	exitTimer      *time.Timer
 }
 
+// tap passes one output stream of the program to a recordedRun.
 type tap struct {
 	w    *recordedRun
 	name string

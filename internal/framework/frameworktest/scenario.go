@@ -22,8 +22,8 @@ type Scenario struct {
 }
 
 // Play runs scenarios as subtests, each in its own directories. Without -record it
-// runs only those with Always. input returns the framework's input for a model at
-// the given URL.
+// runs only the scenarios with Always. input returns the framework's input for a
+// model at the given URL.
 func Play(t *testing.T, f framework.Framework, scenarios map[string]Scenario, input func(model string) framework.Input) {
 	t.Helper()
 	model := modeltest.Start(t)

@@ -21,8 +21,8 @@ type line struct {
 
 func (l *line) LineType() string { return l.Type }
 
-// read decodes output and its end. It returns the types and lines that were
-// taken, and the text.
+// read decodes a complete output. It returns the types and values of the decoded
+// lines, the text of the other lines, and the native lines.
 func read(output string) (kinds []string, lines []line, text string, native []framework.Native) {
 	r := jsonlines.NewReader(func(_ *framework.Step, kind string, l *line, _ []byte, _ bool) {
 		kinds, lines = append(kinds, kind), append(lines, *l)
@@ -75,7 +75,8 @@ func TestReaderKeepsMembersBeforeCut(t *testing.T) {
 	}
 }
 
-// An incomplete last line is torn if its type is known.
+// An incomplete last line is returned as a native line of type "torn" if its type is
+// known, and as text otherwise.
 func TestReaderReturnsTornLines(t *testing.T) {
 	t.Parallel()
 	for _, torn := range []string{`{"type":"a","x":1`, `{"type":"a","x":12,`, `{"type":"a","x":"b"`, `{"type":"a","x":{"y":1}`, `{"type":"a","x":tr`, `{"type":"a","x"`} {

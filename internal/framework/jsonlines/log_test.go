@@ -29,8 +29,8 @@ func TestCheckLog(t *testing.T) {
 	}
 }
 
-// CheckLog reads a bounded amount, even if a torn line contains many beginnings
-// of objects.
+// CheckLog does a bounded amount of work, even if a torn line contains the
+// beginnings of many objects.
 func TestCheckLogIsBounded(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("x", 50_000) + "\"}\n"

@@ -43,7 +43,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Texts are masked before they are cut.
+// Texts are masked before they are cut, because a part of a secret cannot be
+// recognised.
 func TestSecretsAreMaskedBeforeCut(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter two\nhunter"

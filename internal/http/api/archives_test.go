@@ -22,7 +22,8 @@ func digestOf(b []byte) string {
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
 
-// volumeWith returns the path of a volume whose version v2 contains the files.
+// volumeWith pushes the files as version v2 of the fixture's volume and returns the
+// volume's path in the API.
 func (w *world) volumeWith(files map[string]string) string {
 	w.Helper()
 	at := "/v1/volumes/" + w.fixture()["volume"]
@@ -77,7 +78,7 @@ func TestDownloadFormats(t *testing.T) {
 	}
 }
 
-// TestResumedDownloads interrupts downloads at random positions.
+// TestResumedDownloads resumes downloads at random positions.
 func TestResumedDownloads(t *testing.T) {
 	w := newWorld(t)
 	noise := make([]byte, 300_000)
@@ -201,7 +202,7 @@ func TestVolumesByName(t *testing.T) {
 
 func TestDiffs(t *testing.T) {
 	w := newWorld(t)
-	words := w.fixture() // a.txt: hello
+	words := w.fixture() // version 1 of the volume contains a.txt with the text hello
 	at := "/v1/volumes/{volume}"
 	push := func(files map[string]string) {
 		w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + words["volume"] + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})

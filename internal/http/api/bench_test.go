@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/http/api"
 )
 
-// newHandler returns the handler of a world, which a benchmark calls without a
-// connection.
+// newHandler returns a world and its handler. A benchmark calls the handler without
+// a connection.
 func newHandler(b *testing.B) (*world, http.Handler) {
 	b.Helper()
 	var h http.Handler
@@ -96,7 +96,7 @@ func BenchmarkOpenStreams(b *testing.B) {
 }
 
 func inUse() uint64 {
-	for range 6 { // each halves the stacks that are not in use
+	for range 6 { // each collection halves stacks that are mostly unused
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -104,7 +104,8 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// watch opens a stream on a new connection and reads its first event.
+// watch opens an event stream on a new connection, reads the status event of a
+// pending run, and returns the connection.
 func (w *world) watch(path string) net.Conn {
 	w.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))

@@ -27,7 +27,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// connect returns a client whose exchanges are checked against the contract.
+// connect returns a client of the API. Its requests and responses are checked against
+// the contract.
 func (w *world) connect(url, token string) *client.Client {
 	w.Helper()
 	c, err := client.New(client.Options{URL: url, Token: token, HTTP: apitest.Client(w.TB), Backoff: time.Millisecond, Attempts: 50})
@@ -123,7 +124,7 @@ func TestTransferWithBrokenConnections(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	var mu sync.Mutex
 	directions := 0
-	limit := func() int64 { // of bytes in one direction of a connection
+	limit := func() int64 { // number of bytes after which one direction of a connection ends
 		mu.Lock()
 		defer mu.Unlock()
 		if directions++; directions%3 == 0 {
@@ -148,15 +149,16 @@ func TestTransferWithBrokenConnections(t *testing.T) {
 	if d := cmp.Diff(sums(t, from), sums(t, to)); d != "" {
 		t.Error(d)
 	}
-	mu.Lock() // the transport may still open a connection that is not needed
+	mu.Lock() // the transport may still open a connection
 	defer mu.Unlock()
 	if directions < 6 {
 		t.Errorf("only %d directions were opened: no connection broke", directions)
 	}
 }
 
-// breakingProxy starts a proxy that closes each connection after some bytes in either
-// direction.
+// breakingProxy starts a proxy to the address to, and returns the address of the
+// proxy. It calls limit for each direction of a connection, and closes the connection
+// after the returned number of bytes in that direction.
 func breakingProxy(t *testing.T, to string, limit func() int64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,7 +190,7 @@ func breakingProxy(t *testing.T, to string, limit func() int64) string {
 					_, _ = io.CopyN(pair[0], pair[1], n)
 				})
 			}
-			context.AfterFunc(t.Context(), stop) // which ends before the cleanup
+			context.AfterFunc(t.Context(), stop) // t.Context is cancelled before the cleanup
 		}
 	})
 	return l.Addr().String()

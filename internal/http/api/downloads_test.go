@@ -16,7 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/http/api"
 )
 
-// link requests a download and returns the path of the redirect.
+// link requests a download and returns the path in the Location header of the
+// redirect.
 func (w *world) link(path string) string {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})

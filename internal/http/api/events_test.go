@@ -45,8 +45,8 @@ func (w *world) follow(r request) *clientStream {
 	return s
 }
 
-// next reads one event. It returns false at the end of the stream. The ID of a
-// heartbeat before the first event is 0.
+// next reads one event. It returns false at the end of the stream. A heartbeat before
+// the first event has no ID; next returns it with the ID 0.
 func (s *clientStream) next() (frame, bool) {
 	s.w.Helper()
 	var lines []string
@@ -254,7 +254,7 @@ func (s *clientStream) skipHeartbeats() frame {
 	}
 }
 
-// blockingJournal is a journal whose first read ends with its context.
+// blockingJournal is a journal whose first read blocks until its context ends.
 type blockingJournal struct {
 	store.Journal
 	first context.Context
@@ -344,7 +344,8 @@ func TestStreamTokens(t *testing.T) {
 	})
 }
 
-// manyEvents is a number of events of 128 KiB that exceeds the buffers of a connection.
+// manyEvents is a number of events. At 128 KiB each, they exceed the buffers of a
+// connection.
 const manyEvents = 16
 
 func (j *job) writeMany() {

@@ -185,8 +185,8 @@ func TestServerErrorsAreNotReplayed(t *testing.T) {
 	w.twice(r, 202)
 }
 
-// TestKeyTakenOverDuringRequest checks that a slow request whose key another request
-// has taken over does not create a second run.
+// TestKeyTakenOverDuringRequest checks that a slow request does not create a second
+// run after another request has taken over its key.
 func TestKeyTakenOverDuringRequest(t *testing.T) {
 	b := &failingRuns{}
 	w := newWorld(t, func(c *api.Config) { b.Runs = c.Runs; c.Runs = b })
@@ -216,7 +216,7 @@ func TestKeyOfRefusedUpload(t *testing.T) {
 	whole := archive(t, map[string]string{"a": "2"})
 	r := request{method: "POST", path: "/v1/volumes/" + words["volume"] + "/versions", body: make([]byte, len(whole)), header: key("k"), hostile: true}
 	copy(r.body.([]byte), whole[:len(whole)-1500])
-	r.body.([]byte)[0] = 'x' // a wrong checksum, and the same length
+	r.body.([]byte)[0] = 'x' // the checksum of the tar header is wrong, and the length is the same
 	if a := w.do(r); a.StatusCode != 400 {
 		t.Errorf("a broken upload returned %d %s", a.StatusCode, a.body)
 	}
@@ -248,7 +248,7 @@ func TestPreferWait(t *testing.T) {
 		r.header = prefer("wait=60; x=y")
 		done <- w.do(r)
 	}()
-	job := w.claim() // the request waits now or later
+	job := w.claim() // the request may begin to wait before or after this
 	w.stop()
 	w.decode(<-done, http.StatusAccepted, &run)
 	if run.Status == stint.Completed {
