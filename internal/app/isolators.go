@@ -88,8 +88,8 @@ func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 }
 
 // reportDockerState logs a warning if an earlier release ran agents in Docker
-// containers here. The server does not remove the folder: after a crash, files
-// of volumes can still be mounted below it.
+// containers here and left a folder with their state. The server does not remove
+// this folder: after a crash, files of volumes can still be mounted below it.
 func (h hostParts) reportDockerState() {
 	folder := h.c.DockerState()
 	if folder == "" {

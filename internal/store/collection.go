@@ -16,12 +16,11 @@ var ErrEpoch = errors.New("store: a garbage collection has begun since")
 
 // Collections is the database's part of garbage collection.
 //
-// A collection marks and sweeps in two separate passes, so that commits can
-// continue meanwhile. It begins a new epoch: a snapshot stored under an earlier
-// epoch cannot be referenced (ErrEpoch) until it was checked again.
-// Unreferenced objects are marked. Only the next collection deletes them, and
-// only if they are still unreferenced. A new snapshot must not reuse marked
-// objects.
+// A collection marks unreferenced objects. It deletes only objects that an earlier
+// collection marked and that are still unreferenced. Commits can continue during a
+// collection under two rules. A new snapshot must not reuse marked objects. And
+// because each collection begins a new epoch, a snapshot that was stored under an
+// earlier epoch cannot be referenced (ErrEpoch) until it was checked again.
 type Collections interface {
 	// Orgs returns the IDs of all organisations.
 	Orgs(ctx context.Context) ([]string, error)
@@ -29,9 +28,9 @@ type Collections interface {
 	// collections and repairs for the duration d. It reports false if another
 	// holder has the lease. A duration of 0 releases the lease.
 	LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error)
-	// BeginCollection begins a new epoch and returns it. A later call of
-	// LiveDigests includes every snapshot that was referenced under an earlier
-	// epoch.
+	// BeginCollection begins a new epoch and returns it. Once it has returned, no
+	// commit under an earlier epoch can succeed, so later calls of LiveDigests
+	// include the snapshots of all such commits.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	// LiveDigests returns the digests of all referenced snapshots: those of
 	// versions, of checkpoints, of unfinished runs, and of cancelled runs that
@@ -64,15 +63,15 @@ type MarkedObject struct {
 	Since time.Time
 }
 
-// Retention is the rule by which old versions are removed: versions that are neither
-// among the newest Last versions of their artifact or volume nor newer than Since.
+// Retention is the rule by which old versions are removed: versions that are not among
+// the newest Last versions of their artifact or volume and were created before Since.
 // Heads, versions with a user's keep request, and versions that a checkpoint
 // references or an unfinished run mounts are never removed. Versions of a deleted
 // artifact or volume are removed at once unless a checkpoint references them or a run
 // mounts them.
 type Retention struct {
-	Last  int // if 0 and Since is zero, all versions are retained
-	Since stint.Time
+	Last  int        // if 0 and Since is zero, all versions are retained
+	Since stint.Time // if zero and Last is not 0, versions are removed at any age
 }
 
 // StorageUsage counts what an organisation stores.

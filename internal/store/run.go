@@ -35,12 +35,12 @@ type Runs interface {
 	// with the fewest running runs come first; runs of one organisation are
 	// ordered by priority, then by age. If no run is ready, the result is empty.
 	Claim(ctx context.Context, c ClaimRequest) ([]Claim, error)
-	// Finish ends a run that the position still owns: it stores the status, the
-	// version, and the checkpoint, updates the counters, and makes the session's
-	// next run ready. The last batch of the run contains the events error (if
-	// o.Error is set), status, and complete. If the position does not own the
-	// run, the error is a *FencedError. A retry after a lost acknowledgement
-	// succeeds.
+	// Finish ends the run of at if the holder of this position still owns the run.
+	// It stores the status, the version, and the checkpoint, updates the counters,
+	// and makes the session's next run ready. The last batch of the run contains
+	// the events error (if o.Error is set), status, and complete. If the holder no
+	// longer owns the run, the error is a *FencedError. A retry after a lost
+	// acknowledgement succeeds.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
 	// Cancel ends a pending or running run as cancelled. If the run has already
 	// ended, it returns a *StateError.
@@ -169,8 +169,8 @@ type Session struct {
 }
 
 // Checkpoint is a stored checkpoint. HomeDigest and WorkspaceDigest refer to
-// snapshots; "" is the empty snapshot. Finish sets ArtifactVersion to the
-// version that it committed.
+// snapshots; "" is the empty snapshot. Finish and AddCheckpoint set
+// ArtifactVersion to the version that they commit.
 type Checkpoint struct {
 	stint.Checkpoint
 	OrgID           string

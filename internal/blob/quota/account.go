@@ -20,9 +20,9 @@ type account struct {
 }
 
 // count counts an organisation's objects by listing them, while other calls put and
-// delete objects. If a Put or Delete call for a key begins or is in progress after the
-// count began, the key is touched: the results of these calls decide whether its object
-// counts, and the listing does not count it.
+// delete objects. A key is touched if a Put or Delete call for it is in progress when the
+// count begins, or begins during the count. From then on, the listing does not count the
+// object of the key: the results of these calls decide whether it counts.
 type count struct {
 	done    chan struct{} // closed at the end
 	err     error         // valid after done
@@ -34,7 +34,7 @@ type count struct {
 
 // touched is a key with a Put or Delete call since the count began.
 type touched struct {
-	known bool  // listed and changed include the object, if it exists
+	known bool  // the sum of listed and changed includes the object, if it exists
 	seen  bool  // the listing contained the object, but did not count it
 	size  int64 // bytes of the object, if seen
 }

@@ -213,8 +213,9 @@ func (u *upload) abort(ctx context.Context) error {
 
 // commit calls send, which creates the object, and returns nil if this upload created
 // it. If a response is lost, the library sends the request again, and the server refuses
-// the second request because the object exists. Therefore, after a refusal, commit
-// compares the mark of the stored object with u.mark.
+// the second request because the object exists. Therefore, if an error does not prove
+// that the request had no effect (isRefused), commit compares the mark of the stored
+// object with u.mark.
 func (u *upload) commit(ctx context.Context, send func(context.Context) error) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {

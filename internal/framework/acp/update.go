@@ -14,7 +14,8 @@ const maxEntries = 256
 
 // update handles a session/update notification and returns its type as kind. If
 // inEvent is true, the notification need not be recorded as a native line: either
-// an event contains its whole text, or it repeats an earlier run.
+// an event contains its whole text, or it belongs to the history of earlier runs,
+// which the agent sends while it loads a session.
 func (c *client) update(params json.RawMessage) (s framework.Step, kind string, inEvent bool) {
 	raw := decode[struct {
 		Update json.RawMessage `json:"update"`
@@ -60,7 +61,8 @@ type plan struct {
 	} `json:"entries"`
 }
 
-// plan returns the events for a plan: the end of an open message, and the plan.
+// plan returns the events for a plan: those of close, which end the open text and report
+// the remaining tool calls, and the plan. A plan without entries has no events.
 func (t *transcriber) plan(p plan) []stint.OutputData {
 	if len(p.Entries) == 0 {
 		return nil

@@ -15,7 +15,7 @@ type Harness struct {
 	Reopen func(t testing.TB, s store.Store) store.Store
 }
 
-// testCase tests one sentence of the port with its own store.
+// testCase tests one sentence of the port's comments. Each case has its own store.
 type testCase struct {
 	name string
 	run  func(w *world)

@@ -6,6 +6,6 @@ import "syscall"
 
 func findOwner() (owner, error) { return owner{}, nil }
 
-// attributes returns nil: parent death signals exist only on Linux. Elsewhere, a
-// server survives a test binary that is killed.
+// attributes returns nil: pgtest sets a parent death signal only on Linux. On other
+// systems, a server survives a test binary that is killed.
 func (o owner) attributes() *syscall.SysProcAttr { return nil }

@@ -4,6 +4,6 @@ package s3test
 
 import "syscall"
 
-// attributes returns nil. Only Linux can kill a child process when its parent ends, so
-// on other systems the server survives a test binary that is killed.
+// attributes returns nil: s3test sets a parent death signal only on Linux. On other
+// systems, the server survives a test binary that is killed.
 func attributes() *syscall.SysProcAttr { return nil }

@@ -16,8 +16,8 @@ func MaybeRunsc() {
 	if len(os.Args) == 0 {
 		return
 	}
-	// Runsc starts itself under several names that begin with runsc, and its
-	// helper umount as /proc/self/exe.
+	// Runsc starts itself again with an argv[0] that begins with "runsc". Only for
+	// its subcommand umount, argv[0] is "/proc/self/exe".
 	helper := len(os.Args) > 1 && os.Args[0] == "/proc/self/exe" && os.Args[1] == "umount"
 	if helper || strings.HasPrefix(filepath.Base(os.Args[0]), "runsc") {
 		useFilters()
