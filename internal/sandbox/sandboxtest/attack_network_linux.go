@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketAttempts create sockets that bypass the sandbox's network or use rarely used
-// parts of the kernel.
+// socketAttempts returns attempts to create sockets that bypass the sandbox's network
+// or that give access to rarely used parts of the kernel.
 func socketAttempts() []attempt {
 	all := []attempt{
 		{"a raw socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP), allowedInNamespaces},
@@ -54,8 +54,8 @@ func anySocketKind(family int) func() error {
 	}
 }
 
-// linkAttempts change the sandbox's network. Even a sandbox's own kernel, which has its
-// own network stack, must refuse all of them.
+// linkAttempts returns attempts to change the sandbox's network. All of them must fail
+// in a sandbox, even if the sandbox has its own kernel with its own network stack.
 func linkAttempts() []attempt {
 	lo := uint32(1) // index of the loopback interface in every network namespace
 	link := netlinkBody(struct {
@@ -108,7 +108,7 @@ func netlinkBody(v any) []byte {
 }
 
 // netlinkAttempt returns a function that sends one request over a netlink socket and
-// returns the error in the kernel's answer.
+// returns the error in the kernel's answer, or nil if the answer contains no error.
 func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error {
 	return func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -165,9 +165,9 @@ func createTun() error {
 	return unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
 }
 
-// limitAttempts raise the limits of a process or give it more than its share of the
-// machine. A sandbox's own kernel may allow this to its processes, because the host
-// limits the sandbox as a whole.
+// limitAttempts returns attempts to raise the limits of a process or to give the process
+// more than its share of the machine. If a sandbox has its own kernel, that kernel may
+// allow most of them, because the host limits the sandbox as a whole.
 func limitAttempts() []attempt {
 	all := []attempt{
 		{"a higher priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, allowedForRoot | allowedByOwnKernel},
@@ -189,8 +189,8 @@ func limitAttempts() []attempt {
 		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), allowedByOwnKernel},
 		{"real-time disk priority", syscallAttempt(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), allowedForRoot | allowedByOwnKernel},
 		{"a lower OOM score", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, allowedByOwnKernel},
-		// Init sets this limit to 1, for which the kernel runs no core dump program
-		// of the host. For 0, the kernel would run it.
+		// Init sets the core dump limit to 1 byte. With this limit, the kernel does
+		// not run the core dump program of the host. With 0, the kernel would run it.
 		{"changing the core dump limit", func() error { return setLimit(unix.RLIMIT_CORE, unix.Rlimit{}) }, allowedInNamespaces},
 		{"raising init's OOM score", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, allowedByOwnKernel},
 	}
@@ -225,8 +225,8 @@ func raiseLimit(resource int) error {
 	return setLimit(resource, l)
 }
 
-// setLimit sets a limit and returns an error if the limit is then different, because
-// a sandbox may ignore the call and report success.
+// setLimit sets a limit and reads it back. It returns an error if the limit is not l,
+// because a sandbox may ignore the call and report success.
 func setLimit(resource int, l unix.Rlimit) error {
 	var is unix.Rlimit
 	if err := errors.Join(unix.Setrlimit(resource, &l), unix.Getrlimit(resource, &is)); err != nil {
@@ -238,8 +238,9 @@ func setLimit(resource int, l unix.Rlimit) error {
 	return nil
 }
 
-// initAttempts access init's process and executable. Init's executable is the
-// server's: an agent that can write to it controls the server after its next start.
+// initAttempts returns attempts to access init's process and executable. Init and the
+// server run the same executable file: if an agent can write to the file, the agent
+// controls the server after the server's next start.
 func initAttempts() []attempt {
 	at := fmt.Sprintf("/proc/%d/", attackedPID)
 	return []attempt{

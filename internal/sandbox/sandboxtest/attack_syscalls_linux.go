@@ -12,16 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaceKinds are all kinds of namespaces except user namespaces.
+// namespaceKinds maps the name of each kind of namespace, except user namespaces, to its
+// clone flag.
 var namespaceKinds = map[string]uintptr{
 	"mount": unix.CLONE_NEWNS, "network": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS, "ipc": unix.CLONE_NEWIPC,
 	"cgroup": unix.CLONE_NEWCGROUP, "pid": unix.CLONE_NEWPID, "time": unix.CLONE_NEWTIME,
 }
 
-// scratchMemory is zeroed memory that system calls may read and write.
+// scratchMemory is memory, initially zero, that system calls may read and write.
 var scratchMemory [4096]byte
 
-// callAttempts make system calls that affect the system outside the process.
+// callAttempts returns attempts to make system calls that affect the system outside the
+// calling process.
 func callAttempts() []attempt {
 	return slices.Concat(namespaceAttempts(), mountAttempts(), kernelAttempts(), unshareAttempts())
 }
@@ -43,8 +45,9 @@ func namespaceAttempts() []attempt {
 	}
 }
 
-// unshareAttempts come last: after unsharing a PID namespace, a thread can start only
-// one more process.
+// unshareAttempts returns attempts to unshare each kind of namespace. They must run after
+// all other attempts: a thread that unshared its PID namespace can start only one more
+// process.
 func unshareAttempts() (all []attempt) {
 	for name, flag := range namespaceKinds {
 		all = append(all, attempt{"a " + name + " namespace by unshare", syscallAttempt(unix.SYS_UNSHARE, flag), allowedInNamespaces | allowedByOwnKernel})
@@ -78,8 +81,8 @@ func mountAttempts() []attempt {
 	}
 }
 
-// kernelAttempts make system calls that access other processes, or resources and
-// settings of the kernel.
+// kernelAttempts returns attempts to access other processes, or resources and settings of
+// the kernel, by system calls.
 func kernelAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{
@@ -117,11 +120,12 @@ func kernelAttempts() []attempt {
 	}
 }
 
-// allowAll is the shortest BPF program. It allows every call.
+// allowAll is a BPF program of one instruction. As a seccomp filter, it allows every
+// system call.
 var allowAll = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 
-// socketFilter attaches one filter to one socket. Never attach many: they use
-// kernel memory that the whole machine shares.
+// socketFilter attaches one filter to one socket. It must not attach more, because
+// filters use kernel memory that the whole machine shares.
 func socketFilter() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -131,7 +135,8 @@ func socketFilter() error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(allowAll)), Filter: &allowAll[0]})
 }
 
-// callFilter installs one seccomp filter, on this thread only.
+// callFilter installs one seccomp filter for the current thread. call is SYS_SECCOMP or
+// SYS_PRCTL.
 func callFilter(call, operation, mode uintptr) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -162,7 +167,8 @@ func joinNamespace(path string) error {
 	return unix.Setns(fd, 0)
 }
 
-// syscallReturningFD makes a call that returns a descriptor, and closes it.
+// syscallReturningFD makes a system call that returns a file descriptor, and closes the
+// descriptor.
 func syscallReturningFD(number uintptr, args ...uintptr) error {
 	var a [3]uintptr
 	copy(a[:], args)
@@ -173,14 +179,16 @@ func syscallReturningFD(number uintptr, args ...uintptr) error {
 	return unix.Close(int(fd))
 }
 
-// readMemory reads a byte of another process at an address of this process.
+// readMemory reads one byte of the process pid, at an address that is valid in this
+// process. It returns nil if the kernel permits the access, even if the address is not
+// mapped in the other process.
 func readMemory(pid int) error {
 	from, to := []byte("x"), make([]byte, 1)
 	local := []unix.Iovec{{Base: &to[0], Len: 1}}
 	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&from[0])), Len: 1}}
 	_, err := unix.ProcessVMReadv(pid, local, remote, 0)
 	if errors.Is(err, unix.EFAULT) {
-		return nil // the address is not mapped, but reading is permitted
+		return nil // the kernel permits the access, but the address is not mapped
 	}
 	return err
 }
@@ -232,13 +240,13 @@ func adjustClock() error {
 	return err
 }
 
-// typeIntoTerminal opens the terminal of the server or, if that fails, inserts a
-// character into it through a standard stream.
+// typeIntoTerminal tries to open the server's terminal. If that fails, it tries to insert
+// a character into the terminal's input through each standard stream.
 func typeIntoTerminal() error {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err == nil {
 		defer tty.Close()
-		return nil // access to the terminal is a success in itself
+		return nil // a process that can open the terminal can also insert input
 	}
 	key := []byte("x")
 	for fd := range uintptr(3) {
@@ -249,7 +257,8 @@ func typeIntoTerminal() error {
 	return err
 }
 
-// fileAttempts create special files on the host or access hidden files.
+// fileAttempts returns attempts to create special files on the host or to access hidden
+// files.
 func fileAttempts() []attempt {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("hostile-%d", os.Getpid()))
 	made := func(name string) string {
@@ -258,8 +267,8 @@ func fileAttempts() []attempt {
 		_ = os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700) // an error makes the control case fail
 		return path
 	}
-	// If the sandbox has its own kernel, a success inside does no harm. Another test
-	// case checks the files on the host.
+	// If the sandbox has its own kernel, the attempts may succeed inside the sandbox.
+	// Another test case checks that the files on the host are harmless.
 	return []attempt{
 		{"a block device", func() error { return unix.Mknod(dir+"/sda", unix.S_IFBLK|0o600, 8<<8) }, allowedByOwnKernel},
 		{"a character device", func() error { return unix.Mknod(dir+"/mem", unix.S_IFCHR|0o600, 1<<8|1) }, allowedByOwnKernel},
@@ -320,8 +329,8 @@ func setImmutable(path string) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, unix.STATX_ATTR_IMMUTABLE)
 }
 
-// openByHandle opens a folder by a file handle, which needs no path: the current
-// folder or, if its handle is not available, inode 2 of the same file system.
+// openByHandle opens a folder by a file handle instead of a path. The folder is the
+// current folder or, if the kernel returns no handle for it, inode 2 of its file system.
 func openByHandle() error {
 	mount, err := unix.Open(".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

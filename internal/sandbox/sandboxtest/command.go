@@ -78,7 +78,7 @@ func inputNotRead(w *world) {
 	ours, theirs := io.Pipe()
 	defer theirs.Close()
 	c := command("exit", "0")
-	c.Stdin = ours // reading it blocks during the whole test
+	c.Stdin = ours // reading from this pipe blocks until the test ends
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
@@ -91,7 +91,7 @@ func bigOutput(w *world) {
 	}
 }
 
-// gate is a writer that blocks until it is opened.
+// gate is a writer whose Write blocks until the channel open is closed.
 type gate struct {
 	output
 	open chan struct{}
@@ -102,8 +102,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.output.Write(p)
 }
 
-// slowReader uses a writer that accepts the output only long after the command's end.
-// Wait must not return before the writer has received the output.
+// slowReader starts a command with a writer that blocks until long after the command's
+// end. Wait must not return before the writer has received all output.
 func slowReader(w *world) {
 	const size = 60 << 10 // small enough that the command can end before its output is read
 	g := &gate{open: make(chan struct{})}
@@ -256,8 +256,8 @@ func twoAtOnce(w *world) {
 	w.want("second", "two", w.hostFile(two.Workspace, "who"))
 }
 
-// largeCommand passes arguments of 1.2 MB, because agents receive prompts as
-// arguments.
+// largeCommand passes arguments of 1.2 MB in total, because agents may receive long
+// prompts as arguments.
 func largeCommand(w *world) {
 	args := make([]string, 12)
 	for i := range args {

@@ -14,13 +14,13 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Resource limits of the exhaustion tests, in bytes and processes. They are small, and
-// the programs stop at a maximum of their own in case a limit does not work.
+// Resource limits of the exhaustion tests, in bytes if not stated otherwise. They are
+// small. If a limit does not work, the test program stops at a fixed maximum.
 const (
 	memoryLimit  = 128 << 20
-	processLimit = 64
+	processLimit = 64 // processes and threads
 	diskLimit    = 8 << 20
-	diskUseMB    = 24 // MB that a disk test writes
+	diskUseMB    = 24 // MB that the program of a disk test writes
 )
 
 func init() {
@@ -43,8 +43,8 @@ func init() {
 	}
 }
 
-// withNeighbor calls attack while another sandbox runs a normal program, which fails
-// if the attack affects it.
+// withNeighbor calls attack while a normal program runs in another sandbox. The test
+// fails if the attack disturbs that program.
 func (w *world) withNeighbor(attack func()) {
 	w.Helper()
 	in, until := io.Pipe()
@@ -102,7 +102,8 @@ func diskExhaustion(w *world, kind string) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// processTreeBomb runs a program that would start 511 processes without a limit.
+// processTreeBomb checks the process limit with a program that would otherwise run as
+// a tree of 511 processes.
 func processTreeBomb(w *world) {
 	m := newMarker()
 	s := w.spec()
@@ -111,7 +112,7 @@ func processTreeBomb(w *world) {
 		r := w.launch(s, "fork-tree", m, "8")
 		deadline := time.Now().Add(testTimeout)
 		most := int64(0)
-		for full := 0; full < 5; { // until the usage is close to the limit for the fifth time
+		for full := 0; full < 5; { // until five measurements are close to the limit
 			u, err := r.Usage(w.Context())
 			w.must(err)
 			most = max(most, u.Pids)
@@ -122,7 +123,7 @@ func processTreeBomb(w *world) {
 				w.Fatalf("only %d processes were started", most)
 			}
 		}
-		if most > processLimit+32 { // 32 for the driver's own threads
+		if most > processLimit+32 { // the driver itself may use up to 32 threads
 			w.Errorf("%d processes and threads with a limit of %d", most, processLimit)
 		}
 		w.kill(r, 0)
@@ -144,9 +145,8 @@ func manyThreads(w *world) {
 	w.want("without a limit", "100 threads\n200 threads\n", w.succeed(free, "threads", "200"))
 }
 
-// outputNotRead runs a command with a large output that the caller's writer does not
-// accept. The command must block, so that its output does not fill the server's
-// memory.
+// outputNotRead runs a command with a large output while the caller's writer blocks. The
+// command must block too; otherwise its output would fill the server's memory.
 func outputNotRead(w *world) {
 	const mb = 256
 	s := w.spec()
@@ -191,7 +191,7 @@ func progress(workspace string) int64 {
 	return n
 }
 
-// awaitCondition waits until done returns true.
+// awaitCondition waits until done returns true. It fails the test after testTimeout.
 func (w *world) awaitCondition(what string, done func() bool) {
 	w.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -224,7 +224,7 @@ func outputAfterExit(w *world) {
 // kernel does not affect other sandboxes or the server.
 func perUserLimit(w *world, thing string) {
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
-		return // all sandboxes share the limit of the server's user; above it, pipes are only smaller
+		return // all sandboxes share one user's limit, and above it the kernel only creates smaller pipes
 	}
 	r := w.launch(w.spec(), "exhaust", thing)
 	w.awaitText(r.stdout, "ready")

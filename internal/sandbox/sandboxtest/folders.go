@@ -37,8 +37,8 @@ func cancelled(w *world) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// wantOwnedByServer checks a folder that an agent wrote to: all folders in it can be
-// listed, and all files belong to the current user and have no setuid bit.
+// wantOwnedByServer checks a folder to which an agent wrote: all its subfolders can be
+// listed, and all its files belong to the current user and have no setuid bit.
 func (w *world) wantOwnedByServer(dir string) {
 	w.Helper()
 	w.must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -142,7 +142,7 @@ func missingFolders(w *world) {
 	s := w.spec()
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: filepath.Join(w.dir, "missing"), Target: "/data"})
 	if !w.suite.Isolates {
-		return // such a driver mounts nothing
+		return // a driver that does not isolate commands mounts nothing
 	}
 	_, err := w.driver.Prepare(w.Context(), s)
 	w.wantSentence(err)
@@ -158,7 +158,7 @@ func foldersKept(w *world) {
 
 func diskUsage(w *world) {
 	if !w.suite.Limits.Disk {
-		return // only drivers with a disk limit must measure it
+		return // only drivers with a disk limit must measure the disk usage
 	}
 	s := w.spec()
 	s.Resources.Disk = 1 << 30

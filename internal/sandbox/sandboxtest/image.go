@@ -51,8 +51,8 @@ func (w *world) image() string {
 	return dir
 }
 
-// addLibraries adds the shared libraries of the test binary to the image, if it was
-// built with cgo.
+// addLibraries copies the dynamic loader and the shared libraries of the test binary into
+// the image. If the test binary was built without cgo, it needs none.
 func (w *world) addLibraries(image string) {
 	w.Helper()
 	f, err := elf.Open(filepath.Join(w.suite.tools, programName))
@@ -85,7 +85,8 @@ func (w *world) imageSpec() sandbox.Spec {
 	return s
 }
 
-// runInImage runs the suite's program from the image and returns its output.
+// runInImage runs one of the suite's programs from the image and returns the program's
+// output. The program must exit with code 0.
 func (w *world) runInImage(s sandbox.Spec, args ...string) string {
 	w.Helper()
 	c := sandbox.Command{Argv: append([]string{programName}, args...), Env: []string{"PATH=/bin", noExitDelay}}
@@ -99,7 +100,8 @@ func imageShown(w *world) {
 		w.runInImage(w.imageSpec(), "read", "/etc/os-release", "/entry", "/var/lib/state", "/home/node/f", "/opt/have/inside/f"))
 }
 
-// imageHidesHost looks for files that exist on the host but not in the image.
+// imageHidesHost checks that files that exist on the host, but not in the image, do not
+// exist inside the sandbox.
 func imageHidesHost(w *world) {
 	s := w.imageSpec()
 	own := []string{"dev", "proc", "tmp", "run", "sys", "home", "var", "var/tmp", "etc", "usr", "bin"}
@@ -155,8 +157,8 @@ func imageGivesNoRights(w *world) {
 	}
 }
 
-// imageLinks checks that files of the host are hidden although the image contains
-// symbolic links to them in place of folders that a driver uses to build the root.
+// imageLinks replaces folders of the image, which a driver uses to build the root, by
+// symbolic links to a folder of the host. The host's files must remain hidden.
 func imageLinks(w *world) {
 	s := w.imageSpec()
 	secret := filepath.Join(w.dir, "secret")
@@ -212,7 +214,7 @@ func imageMissing(w *world) {
 
 func imageWithNetwork(w *world) {
 	if !w.suite.Network {
-		return // the harness does not declare support
+		return // the driver does not support networks
 	}
 	b, f := w.serveNetwork(w.imageSpec())
 	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + programName, "dial", "api.example.test:443"}})

@@ -29,8 +29,8 @@ var hostileCases = map[string]func(*world){
 	"no inherited descriptors":        noInheritedDescriptors,
 }
 
-// controls check that attacks succeed without a sandbox, so that their failure
-// inside is meaningful.
+// controls check that attacks succeed without a sandbox. Therefore an attack that fails
+// inside a sandbox fails because of the sandbox.
 var controls = map[string]func(*world){}
 
 func systemReadOnly(w *world) {
@@ -58,8 +58,9 @@ func tmpPrivate(w *world) {
 	}
 }
 
-// noNetwork checks that a sandbox can connect neither to the internet nor to addresses
-// and Unix sockets of the host, on which the test listens.
+// noNetwork checks that a sandbox can connect neither to the internet nor to the host. The
+// test listens on the host's addresses and on Unix sockets, so refused connections are a
+// result of the sandbox.
 func noNetwork(w *world) {
 	targets := []string{"tcp=1.1.1.1:53", "tcp=169.254.169.254:80", "tcp=[2606:4700:4700::1111]:53"}
 	for _, address := range append([]string{"127.0.0.1", "::1"}, hostAddresses(w)...) {
@@ -159,7 +160,7 @@ func noInheritedDescriptors(w *world) {
 	w.must(err)
 	defer f.Close()
 	got := w.succeed(w.spec(), "descriptors")
-	streams := 0 // standard streams, which gVisor shows as "host:" with a number
+	streams := 0 // number of standard streams found; gVisor shows each as "host:" with a number
 	for line := range strings.Lines(got) {
 		if w.suite.OwnKernel && strings.HasPrefix(line, "host:") && streams < 3 {
 			streams++
@@ -176,8 +177,8 @@ type limitCase struct {
 	run   func(*world)
 }
 
-// limitCases test resource limits. A case is run if holds returns true for the limits
-// that the harness declares.
+// limitCases test resource limits. The suite runs a case if its holds function returns
+// true for the limits that the harness declares.
 var limitCases = map[string]limitCase{
 	"memory limit":       {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
 	"fork bomb":          {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},

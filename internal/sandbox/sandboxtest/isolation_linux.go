@@ -51,7 +51,7 @@ func init() {
 func kernelFilesReadOnly(w *world) {
 	got := w.succeed(w.spec(), "writable", "/proc", "/sys")
 	if w.suite.OwnKernel {
-		return // these are the settings of the sandbox's own kernel
+		return // the files are settings of the sandbox's own kernel
 	}
 	for path := range strings.Lines(got) {
 		w.Errorf("%s is writable", strings.TrimSpace(path))
@@ -80,8 +80,9 @@ func onlyHarmlessDevices(w *world) {
 	}
 }
 
-// makeCanaries creates files with a unique name in those folders of the host where a
-// server and other programs store data. It returns the name and the files' paths.
+// makeCanaries creates files with the same unique name in folders of the host in which a
+// server or another program stores data. It skips folders to which it cannot write. It
+// returns the name and the paths of the files.
 func (w *world) makeCanaries() (name string, paths []string) {
 	w.Helper()
 	name = "canary-" + newMarker()
@@ -98,8 +99,8 @@ func (w *world) makeCanaries() (name string, paths []string) {
 	return name, paths
 }
 
-// serverFolderHidden checks that a folder with a server's database, key, and socket is
-// hidden.
+// serverFolderHidden checks that a folder that contains a server's database, key, and
+// socket is hidden from sandboxes.
 func serverFolderHidden(w *world) {
 	name, paths := w.makeCanaries()
 	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
@@ -121,8 +122,8 @@ func canaryControl(w *world) {
 	w.expectFoundOnHost("the canary is visible", "find-canary", name, paths[0])
 }
 
-// sandboxesIsolated checks that sandboxes cannot access the files, sockets, shared
-// memory, and processes of another sandbox.
+// sandboxesIsolated checks that a sandbox cannot access the files, sockets, shared memory,
+// and processes of another sandbox.
 func sandboxesIsolated(w *world) {
 	name, key := newMarker(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
 	s := w.spec()
@@ -130,7 +131,7 @@ func sandboxesIsolated(w *world) {
 	c.Env = append(c.Env, "OTHERS_SECRET="+name)
 	r := w.start(w.prepare(s), c)
 	w.awaitText(r.stdout, "\n")
-	address, _, _ := strings.Cut(r.stdout.String(), "\n") // more output follows
+	address, _, _ := strings.Cut(r.stdout.String(), "\n") // the following lines are not part of the address
 	attacker := w.spec()
 	w.succeed(attacker, "try-open", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
 	w.succeed(w.spec(), "connect", "unix=@"+name, "tcp="+address)
@@ -217,8 +218,8 @@ func workingDirectories(w *world) {
 	}
 }
 
-// initUnchanged checks that a script cannot change the init program by naming it as
-// its interpreter, for example by "#!/proc/self/exe".
+// initUnchanged checks that an agent cannot change the init program through a script
+// that names this program as its interpreter, for example by "#!/proc/self/exe".
 func initUnchanged(w *world) {
 	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
 		s := w.spec()
@@ -234,14 +235,14 @@ func initUnchanged(w *world) {
 		}
 		e := w.wait(r)
 		if w.suite.OwnKernel {
-			e.Code = 0 // the program that starts commands is not this binary
+			e.Code = 0 // any code is accepted, because the interpreter is not this test binary
 		}
 		w.want("exit", fmt.Sprint(sandbox.Exit{Cause: sandbox.Exited}), fmt.Sprint(e))
 	}
 }
 
-// leftFiles checks that files left by a hostile agent harm neither the snapshot, nor
-// the next run, nor the removal of the workspace.
+// leftFiles checks that files left behind by a hostile agent affect neither the snapshot,
+// nor the next run, nor the removal of the workspace.
 func leftFiles(w *world) {
 	s := w.spec()
 	r := w.launch(s, "leave-files")
@@ -255,7 +256,7 @@ func leftFiles(w *world) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// leftFilesControl checks that the program leave-files creates all files if it runs
+// leftFilesControl checks that the program leave-files creates all its files if it runs
 // without a sandbox.
 func leftFilesControl(w *world) {
 	_, err := w.runInNamespaces("leave-files")
@@ -273,8 +274,8 @@ func leftFilesControl(w *world) {
 	w.must(sandbox.Remove(w.dir))
 }
 
-// argumentsTooLong checks that a command with arguments above the kernel's
-// limits fails with a message.
+// argumentsTooLong checks that Start returns a short error message if a command's
+// arguments, variables, or paths exceed the kernel's limits.
 func argumentsTooLong(w *world) {
 	long, many := strings.Repeat("x", 256<<10), make([]string, 40_000)
 	for i := range many { // 8 MB in total; the kernel's limit is 6 MB
@@ -307,8 +308,8 @@ func argumentsTooLong(w *world) {
 	}
 }
 
-// environmentOnly checks that variables which affect how programs start, such as
-// LD_PRELOAD, reach only the command and not the programs that start it.
+// environmentOnly checks that variables that affect how programs start, such as
+// LD_PRELOAD, reach only the command and not the programs that start the command.
 func environmentOnly(w *world) {
 	s := w.spec()
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "evil.so"), []byte("no library"), 0o755))

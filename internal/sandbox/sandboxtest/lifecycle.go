@@ -69,8 +69,9 @@ func killAfterEnd(w *world) {
 	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
 }
 
-// killDuringStart kills the sandbox concurrently with Start: before, during, or after
-// it. In each case no call may block, and a started command must end as killed.
+// killDuringStart calls Kill concurrently with Start, so Kill runs before, during, or after
+// Start. In each case, both calls must return, and a command that was started must end
+// as killed.
 func killDuringStart(w *world) {
 	for range 10 {
 		b := w.prepare(w.spec())
@@ -90,7 +91,7 @@ func killTwice(w *world) {
 	r := w.startReady("ignore-term")
 	var both sync.WaitGroup
 	both.Go(func() { w.kill(r, testTimeout) })
-	both.Go(func() { w.kill(r, 0) }) // does not wait for the other call's grace period
+	both.Go(func() { w.kill(r, 0) }) // must not wait for the grace period of the first call
 	both.Wait()
 	w.kill(r, 0)
 	w.wantExit(r, killedExit)

@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// networkCases test which packets leave a sandbox, and where they arrive.
+// networkCases test which connections and datagrams leave a sandbox, and where they
+// arrive.
 var networkCases = map[string]func(*world){
 	"every connection is captured":       connectionsCaptured,
 	"the host's addresses are captured":  hostAddressesCaptured,
@@ -32,8 +33,9 @@ var networkCases = map[string]func(*world){
 }
 
 // trafficServer serves a sandbox's network and records the destinations of connections
-// (targets) and the contents of datagrams (asked). It answers each connection with the
-// received text and the destination, and each datagram as answerTo describes.
+// (targets) and the texts that answerTo returns for datagrams (asked). It answers each
+// connection with the received text and the destination, and each datagram as answerTo
+// describes.
 type trafficServer struct {
 	net     *sandbox.Network
 	mu      sync.Mutex // guards the fields below
@@ -99,9 +101,9 @@ func (f *trafficServer) answer() {
 	}
 }
 
-// answerTo returns the answer to a datagram and the text to record. It answers a DNS
-// question of type A with 198.18.0.7 and other types with no address; asked is the
-// name. It returns other datagrams unchanged.
+// answerTo returns the answer to a datagram and the text to record. If the datagram is a
+// DNS question, asked is the name; the answer contains the address 198.18.0.7 for type A
+// and no address for other types. For any other datagram, both results are its content.
 func answerTo(b []byte) (answer []byte, asked string) {
 	var m dnsmessage.Message
 	if m.Unpack(b) != nil || len(m.Questions) != 1 {
@@ -159,7 +161,7 @@ func connectionsCaptured(w *world) {
 // hostAddressesCaptured listens on the host's addresses and checks that the sandbox's
 // connections to them are captured, too.
 func hostAddressesCaptured(w *world) {
-	addresses := []string{"1.1.1.1:443"} // because the host may have no IPv4 address
+	addresses := []string{"1.1.1.1:443"} // the host may have no IPv4 address of its own
 	for _, a := range hostAddresses(w) {
 		if netip.MustParseAddr(a).Is6() {
 			continue
@@ -174,8 +176,8 @@ func hostAddressesCaptured(w *world) {
 	w.checkDial(w.spec(), addresses...)
 }
 
-// namesCaptured checks that the DNS questions of a program which resolves names as
-// usual are captured.
+// namesCaptured checks that DNS questions are captured if a program resolves names through
+// the system's resolver configuration.
 func namesCaptured(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("dial", "api.example.test:8443", "other.example.test:80"))
@@ -197,9 +199,9 @@ func datagramsCaptured(w *world) {
 	w.want("connections", "", strings.Join(targets, "\n"))
 }
 
-// otherTrafficRefused checks that other traffic is refused at once and not dropped
-// silently. Otherwise a program that tries QUIC or IPv6 first would wait for an answer
-// before it falls back to TCP over IPv4.
+// otherTrafficRefused checks that all traffic except TCP over IPv4 and DNS is refused at
+// once. If it were dropped silently, a program that tries QUIC or IPv6 first would wait
+// for an answer before it falls back to TCP over IPv4.
 func otherTrafficRefused(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("refuse",
@@ -238,12 +240,12 @@ func otherSandboxUnreachable(w *world) {
 }
 
 // networkUnchangeable runs a program that tries to change the network's configuration
-// and then connects as usual.
+// and then connects to an address. The connection must still be captured.
 func networkUnchangeable(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	args := []string{"change-network", "1.1.1.1:443"}
 	if w.suite.OwnKernel {
-		args = append(args, "a socket has a mark", "any address is transparent") // gVisor does not forward these options to the host
+		args = append(args, "a socket has a mark", "any address is transparent") // may succeed, because gVisor does not forward these options to the host
 	}
 	r := w.start(b, command(args...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -261,8 +263,8 @@ func manyConnections(w *world) {
 	}
 }
 
-// largeTransfers sends 8 MB in each direction, more than the buffers of a connection
-// can hold.
+// largeTransfers sends 8 MB in each direction. This is more than the buffers of a
+// connection can hold.
 func largeTransfers(w *world) {
 	s := w.spec()
 	s.Network = true

@@ -8,17 +8,18 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// layerCases test mounts that every driver supports, also without overlays.
+// layerCases test mounts that every driver must support, even if it does not support
+// overlays.
 var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "invalid mounts": invalidMounts}
 
 // noOverlayCases test drivers that do not support overlays.
 var noOverlayCases = map[string]func(*world){"overlays are not supported": overlayRefused}
 
-// overlayCases test overlays. overlayTests runs each of them with mounts in the
-// spec and, if the driver supports Attach, with mounts that are attached later.
+// overlayCases test overlays. overlayTests returns each case with mounts in the spec and,
+// if the driver supports Attach, also with mounts that are attached later.
 var overlayCases = map[string]func(w *world, with mountFunc){}
 
-// mountFunc prepares a sandbox and adds mounts to it.
+// mountFunc prepares a sandbox with additional mounts. It is prepareWith or attachTo.
 type mountFunc func(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error)
 
 func (w *world) prepareWith(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error) {
@@ -37,7 +38,7 @@ func (w *world) attachTo(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandb
 	return b, b.Attach(w.Context(), limits, mounts)
 }
 
-// overlayTests returns the overlay tests by name.
+// overlayTests returns the functions of all overlay tests by name.
 func (s *suite) overlayTests() map[string]func(*world) {
 	all := map[string]func(*world){}
 	for name, run := range overlayCases {
@@ -93,7 +94,7 @@ func invalidMounts(w *world) {
 	}
 }
 
-// twoLayers returns a mount of two layers with an upper folder.
+// twoLayers returns a mount over the workspace with two layers and an upper folder.
 func (w *world) twoLayers() sandbox.Mount {
 	w.Helper()
 	upper := filepath.Join(w.dir, "changes", "upper")

@@ -15,9 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// makeLayer creates a folder on the host and returns its path. files maps paths to
-// what they are: "->x" is a symbolic link to x, "-" a whiteout, "" a folder, and "!"
-// an opaque folder; every other text is the content of a file.
+// makeLayer creates a folder with files on the host and returns its path. files maps the
+// path of each file to its kind: "->x" is a symbolic link to x, "-" a whiteout, "" a
+// folder, and "!" an opaque folder. Any other text is the content of a regular file.
 func (w *world) makeLayer(name string, files map[string]string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
@@ -43,7 +43,8 @@ func (w *world) makeLayer(name string, files map[string]string) string {
 	return dir
 }
 
-// threeLayers returns a mount of three layers that hide and extend each other.
+// threeLayers returns a mount over the workspace with an upper folder and three layers. The
+// higher layers hide some files of the lower layers and add others.
 func (w *world) threeLayers() sandbox.Mount {
 	w.Helper()
 	upper := filepath.Join(w.dir, "changes", "upper")
@@ -61,7 +62,8 @@ func (w *world) threeLayers() sandbox.Mount {
 	}
 }
 
-// mountWith returns the sandbox that give creates with the mounts.
+// mountWith returns the sandbox that give prepares with the mounts. It fails the test if
+// give returns an error.
 func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Mount) sandbox.Sandbox {
 	w.Helper()
 	b, err := give(s, mounts...)
@@ -71,8 +73,8 @@ func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Moun
 	return b
 }
 
-// runToEnd runs a program that must exit with 0, closes the sandbox, and returns the
-// program's output.
+// runToEnd runs a program in the sandbox b and closes b. It returns the program's output.
+// The program must exit with code 0.
 func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	w.Helper()
 	r := w.start(b, command(args...))
@@ -112,9 +114,10 @@ func (w *world) hashDirs(dirs ...string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// changes lists the entries of an upper folder, sorted. Each is a path and a word:
-// "gone" for a whiteout, "hides" for an opaque folder, "folder" for another folder, the
-// content of a regular file, or the type of any other file.
+// changes lists the entries of an upper folder, sorted. Each element consists of the
+// entry's path, a space, and a description: "gone" for a whiteout, "hides" for an opaque
+// folder, "folder" for any other folder, the content of a regular file, or the type of
+// any other file.
 func (w *world) changes(upper string) []string {
 	w.Helper()
 	var list []string

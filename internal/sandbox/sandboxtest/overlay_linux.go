@@ -49,8 +49,8 @@ func layersRead(w *world, with mountFunc) {
 	w.want("changes", "[]", fmt.Sprint(w.changes(m.Upper)))
 }
 
-// layersChanged checks the upper folder after a program changed files of the layers.
-// Snapshots are made from the upper folder.
+// layersChanged checks the content of the upper folder, from which snapshots are made,
+// after a program changed files of the layers.
 func layersChanged(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
 	before := w.hashDirs(m.Layers...)
@@ -71,7 +71,7 @@ func layersChanged(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// changesAsLayer uses the changes of one run as a layer of the next.
+// changesAsLayer uses the upper folder of one run as a layer of the next run.
 func changesAsLayer(w *world, with mountFunc) {
 	m := w.threeLayers()
 	want := w.runToEnd(w.mountWith(with, w.spec(), m), "change")
@@ -138,8 +138,8 @@ func layersAsFolders(w *world, with mountFunc) {
 	}
 }
 
-// mountsInLayers checks that creating the target of a mount does not hide files
-// of the layers.
+// mountsInLayers mounts folders inside an overlay. The driver creates missing target
+// folders, which must not hide other files of the layers.
 func mountsInLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
 	given := w.dirWithFile("given", "given")
@@ -179,8 +179,8 @@ func manyLayers(w *world, with mountFunc) {
 	w.want("read inside", want.String()+"top 000\n", w.runToEnd(w.mountWith(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
-// lockedLayers checks that folders from which an agent removed all permissions can be
-// read for a snapshot, and removed.
+// lockedLayers checks that the server can read and remove folders from which an agent
+// removed all permissions.
 func lockedLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
 	w.runToEnd(w.mountWith(with, w.spec(), m), "remove-permissions")
@@ -188,8 +188,8 @@ func lockedLayers(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// layersMissing checks that invalid layers are refused, that nothing is left behind,
-// and that the sandbox then accepts other mounts.
+// layersMissing checks that invalid layers are refused and leave no files or mounts
+// behind. After Attach refused them, the sandbox must still accept other mounts.
 func layersMissing(w *world, with mountFunc) {
 	m := w.threeLayers()
 	missing := filepath.Join(w.dir, "missing")
@@ -218,12 +218,12 @@ func layersMissing(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// forgedMarksIgnored checks the marks of overlays, which are whiteouts and extended
-// attributes: marks created by an agent neither remove nor hide files in a snapshot,
-// and the agent cannot remove existing marks.
+// forgedMarksIgnored checks that an agent cannot misuse the marks of overlays, which are
+// whiteouts and extended attributes: marks that the agent creates neither remove nor hide
+// files in a snapshot, and the agent cannot remove existing marks.
 func forgedMarksIgnored(w *world, with mountFunc) {
 	m := w.threeLayers()
-	for _, l := range m.Layers { // files that forged marks could hide
+	for _, l := range m.Layers { // adds files that forged marks could hide
 		w.must(os.MkdirAll(filepath.Join(l, "victim", "sub"), 0o755))
 		w.must(os.WriteFile(filepath.Join(l, "victim", "file"), []byte("x"), 0o644))
 	}
@@ -237,15 +237,15 @@ func forgedMarksIgnored(w *world, with mountFunc) {
 	w.want("the layers", before, w.hashDirs(m.Layers...))
 }
 
-// forgedMarks returns the marks in an upper folder that are not the result of a change
-// of files.
+// forgedMarks returns a description of each mark in an upper folder that is not the result
+// of creating, changing, or removing files.
 func (w *world) forgedMarks(upper string) []string {
 	w.Helper()
 	var found []string
 	w.must(filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, upper+"/")
 		if err != nil || strings.HasPrefix(rel, "replaced") || strings.HasPrefix(rel, "own") && isOpaque(path) {
-			return err // "own" is a new folder, so that an opaque mark hides nothing
+			return err // the program created the folder "own", so its opaque mark hides nothing
 		}
 		if isWhiteout(path) {
 			found = append(found, rel+" is gone")
@@ -261,7 +261,7 @@ func (w *world) forgedMarks(upper string) []string {
 	return found
 }
 
-// marksCanBeForged checks that the program forge-marks creates the marks if it runs
+// marksCanBeForged checks that the program forge-marks creates its marks if it runs
 // without a sandbox.
 func marksCanBeForged(w *world) {
 	w.makeLayer("", map[string]string{"victim/sub/": "", "victim/file": "x", "replaced/f": "x"})
@@ -276,8 +276,8 @@ func marksCanBeForged(w *world) {
 	}
 }
 
-// overlayDiskLimit checks that a program that writes too much to an overlay ends with
-// the cause DiskFull. The limit may be exceeded briefly.
+// overlayDiskLimit runs a program that writes more than diskLimit bytes to an overlay. The
+// program must end with the cause DiskFull. It may exceed the limit briefly.
 func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 	if !w.suite.Limits.Disk {
 		return // the harness does not declare the limit

@@ -162,7 +162,7 @@ func readOnlyMount(w *world) {
 	w.want("on the host", "data", w.hostFile(given, "f"))
 }
 
-// exitUnderLoad checks the exits of 12 sandboxes that run in parallel.
+// exitUnderLoad checks the exit codes of commands in 12 sandboxes that run in parallel.
 func exitUnderLoad(w *world) {
 	var list []*running
 	for i := range 12 {

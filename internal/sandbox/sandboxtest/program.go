@@ -22,8 +22,8 @@ const programName = "stint-testprogram"
 // once. Only failing tests wait that long.
 const programTimeout = time.Minute
 
-// Program is the environment of a program of the suite. The scripts of test drivers
-// without processes create one and call RunProgram.
+// Program contains the arguments, streams, and signals of one of the suite's programs. Test
+// drivers that run commands as functions create a Program and pass it to RunProgram.
 type Program struct {
 	Argv   []string // Argv[1] is the name of the program
 	Env    []string
@@ -32,11 +32,13 @@ type Program struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Term   <-chan struct{}            // closed at SIGTERM
-	Done   <-chan struct{}            // closed at SIGKILL; nil in a process
+	Done   <-chan struct{}            // closed at SIGKILL; nil if the program runs as a process
 	Path   func(inside string) string // converts a path inside the sandbox to the path that the program must use
 }
 
-// RunProgram runs the program g.Argv[1] and returns its exit code.
+// RunProgram runs the program named g.Argv[1] with the arguments g.Argv[2:] and returns its
+// exit code. If the program fails without an exit code of its own, RunProgram writes the
+// error to g.Stderr and returns 1. If there is no such program, it returns 2.
 func RunProgram(g Program) int {
 	if len(g.Argv) < 2 {
 		fmt.Fprintln(g.Stderr, "no program is named")
@@ -61,8 +63,9 @@ type exitCode int
 
 func (c exitCode) Error() string { return "exit code " + strconv.Itoa(int(c)) }
 
-// programsByName are the programs of the suite. Those listed here can run both as
-// functions and as processes. Other files add programs that need a process or Linux.
+// programsByName maps names to the programs of the suite. The programs listed here can run
+// both as functions and as processes. Other files add programs that must run as processes
+// or that require Linux.
 var programsByName = map[string]func(g Program, args []string) error{
 	"exit":        exitProgram,
 	"args":        argsProgram,
@@ -135,7 +138,7 @@ func floodText(size int) []byte {
 	return b[:size]
 }
 
-// writeProgram writes a file for each pair of path and text.
+// writeProgram writes files. Its arguments are alternately a path and the file's content.
 func writeProgram(g Program, args []string) error {
 	for pair := range slices.Chunk(args, 2) {
 		path := g.Path(pair[0])

@@ -30,8 +30,8 @@ func init() {
 	programsByName["swap"] = swapProgram
 }
 
-// neighborProgram repeats the work of a normal agent until its input ends, and fails
-// if any of it fails.
+// neighborProgram repeats the work of a normal agent until its standard input ends. It
+// fails at the first error, because then another sandbox affects this one.
 func neighborProgram(g Program, _ []string) error {
 	end := make(chan struct{})
 	go func() {
@@ -74,8 +74,8 @@ func normalWork() error {
 	return loopbackProgram(Program{}, nil)
 }
 
-// useMemoryProgram allocates args[1] megabytes of the kind of memory args[0], and
-// writes "allocated" if this succeeds.
+// useMemoryProgram allocates args[1] megabytes of memory. args[0] is a key of memoryUses. If
+// the allocation succeeds, the program writes "allocated".
 func useMemoryProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -114,8 +114,8 @@ var memoryUses = map[string]func(mb int) error{
 	"many processes": allocateInChildren,
 }
 
-// allocateInChildren allocates memory in eight processes that run until all
-// have allocated their share.
+// allocateInChildren starts eight processes that each allocate an eighth of mb megabytes.
+// The processes run until all of them have allocated their part.
 func allocateInChildren(mb int) error {
 	until, stay, err := os.Pipe()
 	if err != nil {
@@ -170,8 +170,8 @@ func writeMegabytesTo(f *os.File, mb int) error {
 	return nil
 }
 
-// useDiskProgram uses at least args[1] megabytes of disk space in the way args[0], and
-// keeps running.
+// useDiskProgram uses at least args[1] megabytes of disk space, and keeps running. args[0]
+// is a key of diskUses.
 func useDiskProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -251,7 +251,7 @@ var diskUses = map[string]func(mb int) error{
 		}
 		return writeMegabytesTo(f, mb)
 	},
-	"many files": func(mb int) error { // empty files, each of which uses an inode of the host
+	"many files": func(mb int) error { // creates empty files, each of which uses an inode of the host
 		for i := range mb << 8 {
 			if i%1000 == 0 {
 				if err := os.Mkdir(fmt.Sprintf("many%d", i/1000), 0o700); err != nil {
@@ -270,8 +270,8 @@ var diskUses = map[string]func(mb int) error{
 // reference, the garbage collector would close it.
 var keptFile *os.File
 
-// forkTreeProgram starts two copies of itself recursively, to the depth args[1]. All
-// of them ignore SIGTERM. args[0] is a marker in their command lines.
+// forkTreeProgram starts two copies of itself, which do the same down to the depth args[1].
+// All these processes ignore SIGTERM. args[0] is a marker in their command lines.
 func forkTreeProgram(g Program, args []string) error {
 	depth, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -291,7 +291,7 @@ func forkTreeProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// threadsProgram creates args[0] threads and writes a line after every hundredth.
+// threadsProgram creates args[0] threads and writes a line after every hundred threads.
 func threadsProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -302,7 +302,7 @@ func threadsProgram(g Program, args []string) error {
 		go func() {
 			runtime.LockOSThread()
 			up <- struct{}{}
-			select {} // keeps the thread, so that each goroutine needs a new one
+			select {} // keeps the thread, so the next goroutine needs a new thread
 		}()
 		<-up
 		if (i+1)%100 == 0 {
@@ -313,7 +313,7 @@ func threadsProgram(g Program, args []string) error {
 }
 
 // writeOutputProgram writes args[0] megabytes to stdout as fast as possible, and records
-// the number of written bytes in the file progress.
+// the number of bytes written so far in the file progress.
 func writeOutputProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -335,8 +335,8 @@ func writeOutputProgram(g Program, args []string) error {
 	return nil
 }
 
-// exhaustPerUserProgram allocates the resource args[0], which the kernel limits per
-// user, until an allocation fails (at most 8192 times), and keeps running.
+// exhaustPerUserProgram allocates units of the resource args[0], which the kernel limits per
+// user. It stops at the first failure or after 8192 units, and keeps running.
 func exhaustPerUserProgram(g Program, args []string) error {
 	take, n := perUserResources[args[0]], 0
 	for ; n < 8192 && take() == nil; n++ {
@@ -388,8 +388,8 @@ func newSegment() (int, error) {
 	return unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
 }
 
-// keepWritingProgram leaves a process behind that keeps writing to the same output.
-// args[0] is a marker in its command line. Only that process has a second argument.
+// keepWritingProgram starts a second process that keeps writing to the same output, and
+// ends. args[0] is a marker in the command lines. Only the second process has args[1].
 func keepWritingProgram(g Program, args []string) error {
 	if len(args) > 1 {
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {

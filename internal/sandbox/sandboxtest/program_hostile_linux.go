@@ -53,8 +53,8 @@ func signalProgram(_ Program, args []string) error {
 	return nil
 }
 
-// connectProgram succeeds if it can connect to none of the addresses, which have the
-// form network=address, and can create no vsock socket.
+// connectProgram fails if it can connect to one of the addresses args, which have the form
+// network=address, or if it can create a vsock socket.
 func connectProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, "=")
@@ -96,7 +96,7 @@ func interfacesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// processesProgram writes the command lines of all processes that it can see.
+// processesProgram writes the command lines of all processes that are visible in /proc.
 func processesProgram(g Program, _ []string) error {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -112,8 +112,8 @@ func processesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// secretsProgram succeeds if the environment of no process contains the text args[0]
-// and files of init in /proc cannot be read.
+// secretsProgram fails if the environment of a process contains the text args[0], or if it
+// can read init's memory, folders, descriptors, or executable in /proc.
 func secretsProgram(_ Program, args []string) error {
 	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/cmdline"} {
 		files, err := filepath.Glob(pattern)
@@ -139,7 +139,7 @@ func secretsProgram(_ Program, args []string) error {
 	return nil
 }
 
-// tryOpenProgram succeeds if none of the paths exists.
+// tryOpenProgram fails if one of the paths args exists.
 func tryOpenProgram(_ Program, args []string) error {
 	for _, a := range args {
 		if _, err := os.Lstat(a); err == nil {
@@ -149,8 +149,8 @@ func tryOpenProgram(_ Program, args []string) error {
 	return nil
 }
 
-// tryWriteProgram succeeds if none of the paths can be created, written, removed, or
-// given another mode.
+// tryWriteProgram fails if it can create, write, remove, or change the mode of one of the
+// paths args.
 func tryWriteProgram(_ Program, args []string) error {
 	for _, a := range args {
 		f, err := os.OpenFile(a, os.O_WRONLY|os.O_CREATE, 0o644)
@@ -168,8 +168,8 @@ func tryWriteProgram(_ Program, args []string) error {
 	return nil
 }
 
-// reopenProgram opens its output streams by name, as shell scripts do, and writes each
-// name to its stream.
+// reopenProgram opens /dev/stdout and /dev/stderr, as shell scripts do, and writes the
+// name of each stream to that stream.
 func reopenProgram(_ Program, _ []string) error {
 	for _, name := range []string{"/dev/stdout", "/dev/stderr"} {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -186,8 +186,8 @@ func reopenProgram(_ Program, _ []string) error {
 	return nil
 }
 
-// printStatusProgram writes the lines about users and privileges of its
-// /proc/self/status.
+// printStatusProgram writes those lines of /proc/self/status that describe its user, group,
+// capabilities, and restrictions.
 func printStatusProgram(g Program, _ []string) error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -202,8 +202,9 @@ func printStatusProgram(g Program, _ []string) error {
 	return nil
 }
 
-// startAgain starts this binary again. If alone is set, the new process has its own
-// session and no output; otherwise it shares this process's output.
+// startAgain starts this binary again with the arguments args. If alone is true, the new
+// process has its own session and discards its output. Otherwise it shares the output of
+// this process.
 func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	c := exec.Command("/proc/self/exe")
 	c.Args = append([]string{programName}, args...)
@@ -214,9 +215,9 @@ func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	return c, c.Start()
 }
 
-// processTreeProgram starts processes that try to survive: in their own
-// sessions, without parents, and ignoring SIGTERM. args[0] is a marker in their
-// command lines.
+// processTreeProgram starts a tree of processes that try to survive the end of the sandbox:
+// they have their own sessions and no parents, and they ignore SIGTERM. args[0] is a marker
+// in their command lines. args[1], if present, is the remaining depth of the tree.
 func processTreeProgram(g Program, args []string) error {
 	depth := 3
 	if len(args) > 1 {
@@ -237,14 +238,14 @@ func processTreeProgram(g Program, args []string) error {
 	if depth < 3 {
 		return nil // its children become orphans
 	}
-	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the processes of depth 0; those between have ended
+	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the eight processes of depth 0; the processes of other depths have ended
 		return err
 	}
 	return ignoreTermProgram(g, nil)
 }
 
-// awaitProcesses waits until n processes have the marker in their command lines. It
-// fails after programTimeout.
+// awaitProcesses waits until at least n processes have the marker in their command lines.
+// It returns an error after programTimeout.
 func awaitProcesses(mark string, n int) error {
 	for end := time.Now().Add(programTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if len(processesWithMarker(mark)) >= n {
@@ -271,8 +272,8 @@ func processesWithMarker(mark string) []int {
 	return pids
 }
 
-// leaveChildProgram leaves a process behind that keeps the output open but does not
-// write to it. If it wrote after the pipe's reader was closed, SIGPIPE would end it.
+// leaveChildProgram starts a process that keeps the output open, and ends. The process does
+// not write to the output: after the pipe's reader is closed, SIGPIPE would end it.
 func leaveChildProgram(g Program, args []string) error {
 	if _, err := startAgain(g, false, "process-tree", args[0], "0"); err != nil {
 		return err
@@ -284,8 +285,8 @@ func leaveChildProgram(g Program, args []string) error {
 	return err
 }
 
-// killAllProgram sends SIGKILL to all processes that it can reach, to the process IDs
-// in args, to all IDs below 5000, and finally to itself.
+// killAllProgram sends SIGKILL to all processes that it may signal, to the process IDs
+// args, to all process IDs below 5000, and finally to itself.
 func killAllProgram(_ Program, args []string) error {
 	if _, err := startAgain(Program{}, true, "ignore-term"); err != nil {
 		return err
@@ -304,8 +305,8 @@ func killAllProgram(_ Program, args []string) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// signalInitProgram tries to change init's resource limits, and sends every signal to
-// init repeatedly, so that some arrive while init handles others.
+// signalInitProgram tries to change init's resource limits, and sends every signal to init
+// 200 times, so that some signals arrive while init handles others.
 func signalInitProgram(_ Program, _ []string) error {
 	for resource := range 16 {
 		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
@@ -332,13 +333,13 @@ func allocateProgram(g Program, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
-	_, rerr := io.Copy(io.Discard, g.Stdin) // allocateInChildren keeps it open until all processes have allocated
+	_, rerr := io.Copy(io.Discard, g.Stdin) // allocateInChildren closes this input after all its processes have allocated
 	runtime.KeepAlive(held)
 	return errors.Join(err, rerr)
 }
 
-// forkProgram starts args[0] processes, stops at the first failure, and writes how many
-// it started.
+// forkProgram starts args[0] processes, but stops at the first failure. It writes the
+// number of started processes.
 func forkProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -354,7 +355,8 @@ func forkProgram(g Program, args []string) error {
 	return err
 }
 
-// fillProgram writes args[1] megabytes to the folder args[0], and keeps running.
+// fillProgram writes args[1] files of one megabyte to the folder args[0], and keeps
+// running.
 func fillProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -368,7 +370,7 @@ func fillProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// spinProgram uses CPU time until SIGTERM.
+// spinProgram writes "ready" and uses CPU time until SIGTERM.
 func spinProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
@@ -383,7 +385,7 @@ func spinProgram(g Program, _ []string) error {
 	}
 }
 
-// descriptorsProgram writes the link targets of its entries in /proc/self/fd.
+// descriptorsProgram writes the target of each of its descriptors in /proc/self/fd.
 func descriptorsProgram(g Program, _ []string) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -397,8 +399,8 @@ func descriptorsProgram(g Program, _ []string) error {
 	return nil
 }
 
-// stopDescendants sends SIGSTOP to all descendants of a server, so that they cannot
-// react to its end. Sweep must still end them.
+// stopDescendants sends SIGSTOP to all descendants of the server with the ID pid. Stopped
+// processes cannot react to the end of the server, but Sweep must still end them.
 func stopDescendants(pid int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
 	for _, l := range lists {

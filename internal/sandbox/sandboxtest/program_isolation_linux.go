@@ -55,9 +55,9 @@ func writableProgram(g Program, args []string) error {
 	return nil
 }
 
-// canWrite reports whether a kernel file can be written. For most files, it is
-// sufficient that they can be opened for writing. Some files can be opened by any user
-// and refuse only the write itself; canWrite writes their current content back.
+// canWrite reports whether a file of /proc or /sys can be written. For most files, the
+// kernel checks the permission when the file is opened. Some files can be opened by any
+// user and refuse only the write; canWrite writes the current content back to these files.
 func canWrite(path string) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -79,7 +79,7 @@ func canWrite(path string) bool {
 	return err == nil
 }
 
-// isOwn reports whether a folder of /proc belongs to this process, which may change
+// isOwn reports whether the folder /proc/name belongs to this process. A process may change
 // its own settings.
 func isOwn(name string) bool {
 	pid, err := strconv.Atoi(name)
@@ -105,9 +105,9 @@ func devicesProgram(g Program, _ []string) error {
 	})
 }
 
-// findCanaryProgram fails if it finds one of the paths args[1:], or a file named
-// args[0] outside the folders of the system. It searches below / and below all links
-// in /proc that could refer to a folder of the host.
+// findCanaryProgram fails if one of the paths args[1:] exists, or if it finds a file named
+// args[0] outside system folders such as /usr. It searches the root folder and all links in
+// /proc that could refer to a folder of the host.
 func findCanaryProgram(_ Program, args []string) error {
 	for _, path := range args[1:] {
 		for _, from := range []string{"", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root"} {
@@ -137,8 +137,9 @@ func findCanaryProgram(_ Program, args []string) error {
 	return nil
 }
 
-// victimProgram creates files, sockets, and shared memory that other sandboxes try to
-// access. It writes its TCP address and keeps running.
+// victimProgram creates files and a Unix socket named args[0], shared memory with the key
+// args[1], and a TCP listener, which other sandboxes try to access. It writes its TCP
+// address and keeps running.
 func victimProgram(g Program, args []string) error {
 	name := args[0]
 	for _, dir := range []string{".", "/tmp", "/dev/shm", "/home/agent"} {
@@ -169,7 +170,7 @@ func makeSegment(key string) error {
 	return err
 }
 
-// dropSegment removes the segment that makeSegment created.
+// dropSegment removes the shared memory segment that makeSegment created with the key.
 func dropSegment(key string) {
 	n, err := strconv.Atoi(key)
 	if err != nil {
@@ -180,8 +181,8 @@ func dropSegment(key string) {
 	}
 }
 
-// findSegmentProgram succeeds if no shared memory segment has the key args[0] and
-// /proc/sysvipc lists no objects.
+// findSegmentProgram fails if a shared memory segment has the key args[0], or if
+// /proc/sysvipc lists any object.
 func findSegmentProgram(_ Program, args []string) error {
 	key, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -198,8 +199,8 @@ func findSegmentProgram(_ Program, args []string) error {
 	return nil
 }
 
-// signalProcessesProgram succeeds if the processes with the IDs args can be neither
-// signaled nor changed.
+// signalProcessesProgram fails if it can signal a process with one of the IDs args or change
+// the limits or the priority of such a process.
 func signalProcessesProgram(_ Program, args []string) error {
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
@@ -228,9 +229,9 @@ func signalProcessesProgram(_ Program, args []string) error {
 	return nil
 }
 
-// leaveDirectoryProgram succeeds if its working directory is inside the sandbox, no
-// folder is left open, and none of the paths args can be reached from its working
-// directory and its descriptors.
+// leaveDirectoryProgram fails if its working directory is outside the sandbox, if it
+// inherited an open folder, or if it can reach one of the paths args from its working
+// directory or its descriptors.
 func leaveDirectoryProgram(_ Program, args []string) error {
 	dir, err := unix.Getwd()
 	if err != nil || !strings.HasPrefix(dir, "/") {
@@ -259,8 +260,8 @@ func leaveDirectoryProgram(_ Program, args []string) error {
 }
 
 // modifyParentProgram runs if a script names the program that starts commands as its
-// interpreter. That program, which may be the server's executable, is then the
-// executable of this process. modifyParentProgram succeeds if it cannot change it.
+// interpreter. The executable of this process is then that program, which may also be the
+// server's executable. modifyParentProgram fails if it can change the executable.
 func modifyParentProgram(g Program, _ []string) error {
 	const path = "/proc/self/exe"
 	for name, try := range map[string]func() error{
@@ -287,8 +288,8 @@ func modifyParentProgram(g Program, _ []string) error {
 	return err
 }
 
-// leaveFilesProgram creates files that are hard to read, store, and remove. It writes
-// errors to stderr and continues.
+// leaveFilesProgram creates files that are hard to read, store, and remove. If it cannot
+// create a file, it writes the error to stderr and continues.
 func leaveFilesProgram(g Program, _ []string) error {
 	type step = func() error
 	file := func(name string) string {
@@ -332,8 +333,8 @@ var unusualNames = []string{
 	"new\nline", "\xff\xfe\x80", "-rf", "--", "...", " ", "\x1b[31mred\x1b[0m", "\r", "$(id)", "`id`", "'\"", "a\\b", "\u202egpj.exe", "CON", strings.Repeat("ü", 127), ".stint", "%2e%2e%2f",
 }
 
-// makeDeepDir creates nested folders. With 2200 levels, the path of the deepest is
-// longer than the 4096 bytes that the kernel accepts.
+// makeDeepDir creates nested folders. With 2200 levels, the path of the deepest folder is
+// longer than the kernel's limit of 4096 bytes.
 func makeDeepDir(name string, levels int) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
@@ -356,8 +357,8 @@ func makeDeepDir(name string, levels int) error {
 	return unix.Close(at)
 }
 
-// wantHarmless checks a folder that hostile programs wrote to, at any depth: all files
-// belong to the current user, none is setuid or has capabilities, and none is a device.
+// wantHarmless checks all files below a folder to which hostile programs wrote: they belong
+// to the current user, have neither a setuid bit nor capabilities, and are not devices.
 func (w *world) wantHarmless(dir string) {
 	w.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -368,7 +369,7 @@ func (w *world) wantHarmless(dir string) {
 func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	names, _ := f.Readdirnames(-1) // the files of a folder that cannot be listed are not checked
+	names, _ := f.Readdirnames(-1) // if the folder cannot be listed, its files are not checked
 	for _, name := range names {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -23,7 +23,8 @@ func init() {
 	programsByName["echo"] = echoProgram
 }
 
-// dialProgram connects to each address, sends a greeting, and writes the answer.
+// dialProgram connects to each of the addresses args, sends a greeting, and writes the
+// answer.
 func dialProgram(g Program, args []string) error {
 	for _, a := range args {
 		said, err := greet(a)
@@ -57,8 +58,8 @@ func greet(address string) ([]byte, error) {
 	return said, nil
 }
 
-// askProgram sends a datagram to each server and writes the answer, which must
-// come from that server.
+// askProgram sends a datagram to each of the addresses args and writes the answer, which
+// must come from that address.
 func askProgram(g Program, args []string) error {
 	for _, a := range args {
 		answer, err := exchange("udp", a)
@@ -90,8 +91,9 @@ func exchange(network, address string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// refuseProgram succeeds if each destination, given as "network address", refuses at
-// once. It fails if one answers or does not react until a timeout.
+// refuseProgram succeeds if each destination in args, given as "network address", refuses
+// the connection or datagram. It fails if a destination answers or if an operation times
+// out after programTimeout.
 func refuseProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, " ")
@@ -107,8 +109,8 @@ func refuseProgram(_ Program, args []string) error {
 	return nil
 }
 
-// loopbackOnlyProgram succeeds if it can connect to itself by each loopback address,
-// but not to the host's address args[0].
+// loopbackOnlyProgram succeeds if it can connect to its own listeners on loopback addresses,
+// but neither to the host's address args[0] nor to loopback ports without a listener.
 func loopbackOnlyProgram(_ Program, args []string) error {
 	if err := refuseProgram(Program{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
 		return err
@@ -201,8 +203,8 @@ func dialManyProgram(_ Program, args []string) error {
 	return errors.Join(errs...)
 }
 
-// echoProgram sends args[1] bytes to the address args[0], and succeeds if it receives
-// them back.
+// echoProgram sends args[1] bytes to the address args[0], and succeeds if it receives the
+// same bytes.
 func echoProgram(_ Program, args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 
 func init() { programsByName["change-network"] = changeNetworkProgram }
 
-// changeNetworkProgram tries to change the network, and then connects to args[0]. It
-// fails if an attempt succeeds that is not named in the other arguments.
+// changeNetworkProgram tries to change the network in several ways, and then connects to
+// the address args[0]. args[1:] names the attempts that may succeed. If any other attempt
+// succeeds, the program fails.
 func changeNetworkProgram(g Program, args []string) error {
 	for name, attack := range map[string]func() error{
 		"loopback goes down":   loopbackDown,
@@ -104,8 +105,8 @@ func netlinkSend(protocol int, b []byte) error {
 	return nil
 }
 
-// option sets a socket option with which privileged processes can bypass the
-// redirection of connections.
+// option sets a socket option on a new TCP socket. It is called with options by which
+// privileged processes can bypass the redirection of connections.
 func option(level, name, value int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -118,7 +119,8 @@ func option(level, name, value int) error {
 func marked53() error    { return option(unix.SOL_SOCKET, unix.SO_MARK, 53) }
 func transparent() error { return option(unix.SOL_IP, unix.IP_TRANSPARENT, 1) }
 
-// boundElsewhere succeeds if an interface other than loopback is up.
+// boundElsewhere returns nil if an interface other than loopback is up, and ENODEV
+// otherwise.
 func boundElsewhere() error {
 	list, err := net.Interfaces()
 	if err != nil {

@@ -34,7 +34,8 @@ func init() {
 	programsByName["forge-marks"] = forgeMarksProgram
 }
 
-// showProgram writes the paths and contents of all files below the folder args[0].
+// showProgram writes the path of each file below the folder args[0], together with the
+// file's content or, for a symbolic link, its target.
 func showProgram(g Program, args []string) error {
 	return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -61,8 +62,8 @@ func appendTo(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// changeProgram changes files of the layers in all possible ways, and writes the
-// resulting files.
+// changeProgram changes files of the layers in all possible ways, and writes the resulting
+// files as showProgram does.
 func changeProgram(g Program, _ []string) error {
 	for i, step := range []func() error{
 		func() error { return os.WriteFile("keep", []byte("changed"), 0o644) },
@@ -77,8 +78,8 @@ func changeProgram(g Program, _ []string) error {
 		func() error { return os.WriteFile("new/file", []byte("new"), 0o644) },
 		func() error { return os.Rename("new", "newer") },
 		func() error { return os.Chmod("closed", 0o555) },
-		func() error { return appendTo("closed/f", "+") }, // the file is writable, its folder is not
-		func() error { // entries that are created and removed leave no mark
+		func() error { return appendTo("closed/f", "+") }, // the file is writable, but its folder is not
+		func() error { // a file or folder that is created and removed again leaves no whiteout
 			return errors.Join(os.WriteFile("short", nil, 0o644), os.Remove("short"), os.Mkdir("brief", 0o755), os.Remove("brief"))
 		},
 	} {
@@ -100,7 +101,8 @@ func appendProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// tryChangeProgram writes "refused" if the folders args cannot be changed.
+// tryChangeProgram writes "refused" if none of the folders args can be changed. Otherwise it
+// fails.
 func tryChangeProgram(g Program, args []string) error {
 	for _, dir := range args {
 		for what, err := range map[string]error{
@@ -147,9 +149,9 @@ func removePermissionsProgram(_ Program, _ []string) error {
 	)
 }
 
-// forgeMarksProgram sets the attributes and creates the files that overlays use as
-// marks, and tries to remove existing marks. It writes the errors for files that are
-// hidden as a result.
+// forgeMarksProgram tries to set the attributes and create the files that overlays use as
+// marks, and to remove existing marks. If a forged mark hides a file, the program writes the
+// error of accessing that file.
 func forgeMarksProgram(g Program, _ []string) error {
 	if err := errors.Join(os.RemoveAll("replaced"), os.MkdirAll("replaced", 0o755), os.MkdirAll("own/folder", 0o755), os.WriteFile("own/file", nil, 0o644)); err != nil {
 		return err

@@ -23,37 +23,39 @@ import (
 
 // Harness describes a driver and what it supports.
 type Harness struct {
-	// New returns a driver that stores its state below stateDir. The crash test runs
-	// a server in another process, which uses the function passed to Init instead.
+	// New returns a driver that stores its state below stateDir. The crash test also
+	// runs a server in another process. That server gets its driver from the function
+	// passed to Init.
 	New func(stateDir string) (sandbox.Driver, error)
 	// Isolates is set if commands are isolated processes. It is false only for
 	// test drivers.
 	Isolates bool
-	// OwnKernel is set if sandboxes have their own kernel. The host does not
-	// see their processes, and attempts that affect only that kernel may
-	// succeed.
+	// OwnKernel is set if each sandbox has its own kernel. Then the host does not see
+	// the sandbox's processes, and attacks that affect only that kernel may succeed.
 	OwnKernel bool
-	// Limits are the enforced limits. The suite tests them and compares them
-	// with Probe.
+	// Limits are the limits that the driver enforces. The suite tests them and
+	// compares them with the limits that Probe reports.
 	Limits sandbox.Enforced
-	// Network, Images, Overlay, and Attach are set if a spec's Network and
-	// Image, overlays, and Sandbox.Attach are supported. Otherwise Attach must
-	// return ErrAttach, and overlays ErrOverlay.
+	// Network, Images, Overlay, and Attach are set if the driver supports, in this
+	// order, Spec.Network, Spec.Image, overlays, and Sandbox.Attach. Without Overlay,
+	// the driver must refuse overlays with ErrOverlay. Without Attach,
+	// Sandbox.Attach must return ErrAttach.
 	Network, Images, Overlay, Attach bool
 }
 
 const (
-	toolsDir       = "/suite"       // location of the test binary inside
+	toolsDir       = "/suite"       // folder of the test binary inside a sandbox
 	scriptArgument = "stint-hijack" // first argument of this binary if a script has started it
 	serverEnv      = "STINT_SANDBOXTEST_SERVER"
 	secretEnv      = "STINT_SANDBOXTEST_SECRET"
 	secret         = "the-servers-own-secret"
-	testTimeout    = 90 * time.Second // for operations that take milliseconds; only failing tests wait that long
+	testTimeout    = 90 * time.Second // for operations that normally take milliseconds; only failing tests wait so long
 )
 
-// Init runs one of the suite's programs and exits if this process was started to do
-// so; otherwise it returns. TestMain must call it first. newDriver returns the driver of
-// the server that the crash test runs in another process.
+// Init must be called first in TestMain. If this process was started as one of the suite's
+// programs or as the server of the crash test, Init runs it and exits with its exit code.
+// Otherwise Init returns. newDriver returns the driver of that server, which stores its
+// state below stateDir.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == programName {
 		os.Exit(runProgramProcess())
@@ -67,9 +69,9 @@ func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	}
 }
 
-// Run runs the suite for a driver.
+// Run runs the suite, as subtests of t, for the driver that h describes.
 func Run(t *testing.T, h Harness) {
-	t.Setenv(secretEnv, secret) // in this process's environment, but in no sandbox
+	t.Setenv(secretEnv, secret) // the test case serverSecrets checks that sandboxes cannot read it
 	s := &suite{Harness: h, tools: toolsDirFor(t, h)}
 	d, err := h.New(t.TempDir())
 	if err != nil {
@@ -160,7 +162,7 @@ func (s *suite) report(t *testing.T) {
 	}
 }
 
-// closeDriver closes a driver that has a Close method.
+// closeDriver closes the driver if it has a Close method.
 func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	if c, ok := d.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -169,8 +171,8 @@ func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// toolsDirFor returns a folder that contains the test binary and is mounted in
-// sandboxes. It is empty if commands are not processes.
+// toolsDirFor returns a new folder that is mounted in sandboxes. It contains the test binary
+// if commands are processes; otherwise it is empty.
 func toolsDirFor(t *testing.T, h Harness) string {
 	dir := t.TempDir()
 	if !h.Isolates {
@@ -190,12 +192,12 @@ func toolsDirFor(t *testing.T, h Harness) string {
 	return dir
 }
 
-// world is the environment of one test case: a driver and folders.
+// world is the environment of one test case: the driver and a folder for the case's files.
 type world struct {
 	*testing.T
 	suite  *suite
 	driver sandbox.Driver
-	dir    string // only the current user may enter it, like a server's data folder
+	dir    string // has mode 0700, like a server's data folder
 }
 
 func newWorld(t *testing.T, s *suite) *world {
@@ -211,9 +213,9 @@ func (w *world) must(err error) {
 	}
 }
 
-// writeProgram writes a program that will be executed. It holds ForkLock so
-// that no new process inherits the open file: an executable cannot be started
-// while it is open for writing.
+// writeProgram writes an executable file. It holds ForkLock while the file is open, so that
+// no new process inherits the open file: a file cannot be executed while a process has it
+// open for writing.
 func (w *world) writeProgram(path, program string) {
 	w.Helper()
 	syscall.ForkLock.RLock()
@@ -221,7 +223,7 @@ func (w *world) writeProgram(path, program string) {
 	w.must(os.WriteFile(path, []byte(program), 0o755))
 }
 
-// spec returns a valid spec with new folders.
+// spec returns a valid spec with a new ID and new folders.
 func (w *world) spec() sandbox.Spec {
 	w.Helper()
 	w.suite.mu.Lock()
@@ -273,7 +275,7 @@ func command(args ...string) sandbox.Command {
 type output struct {
 	mu    sync.Mutex // guards buf
 	buf   bytes.Buffer
-	grown chan struct{} // receives a token after each write
+	grown chan struct{} // contains a token if Write was called since the last receive
 }
 
 func newOutput() *output { return &output{grown: make(chan struct{}, 1)} }
@@ -294,7 +296,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// awaitText waits until a command has written a text.
+// awaitText waits until a command has written a text. It fails the test after testTimeout.
 func (w *world) awaitText(o *output, text string) {
 	w.Helper()
 	deadline := time.After(testTimeout)
@@ -328,7 +330,7 @@ func (w *world) start(b sandbox.Sandbox, c sandbox.Command) *running {
 	return r
 }
 
-// launch prepares a sandbox and starts a program.
+// launch prepares a sandbox and starts one of the suite's programs in it.
 func (w *world) launch(s sandbox.Spec, args ...string) *running {
 	w.Helper()
 	return w.start(w.prepare(s), command(args...))
@@ -354,7 +356,8 @@ func (w *world) kill(r *running, grace time.Duration) {
 	}
 }
 
-// succeed runs a program that must exit with 0 and returns its output.
+// succeed runs one of the suite's programs in a new sandbox and returns the program's
+// output. The program must exit with code 0.
 func (w *world) succeed(s sandbox.Spec, args ...string) string {
 	w.Helper()
 	r := w.launch(s, args...)
@@ -376,8 +379,8 @@ func (w *world) want(what, want, got string) {
 	}
 }
 
-// runCrashServer is a server that prepares a sandbox, runs a tree of processes
-// in it, and never cleans up.
+// runCrashServer is the server of the crash test. It prepares two sandboxes, runs a tree of
+// processes in one of them, and never cleans up.
 func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) int {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
@@ -416,8 +419,8 @@ func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) 
 	return fail(fmt.Errorf("the process tree ended: %w", err))
 }
 
-// crashID returns the ID of the sandbox that the crash test's server with the folder
-// dir prepares. The ID is unique on this machine.
+// crashID returns the ID of the sandbox in which the crash test's server runs processes. dir
+// is the server's folder. The ID is unique on this machine.
 func crashID(dir string) string { return "run_" + filepath.Base(dir) }
 
 // crash starts a server that runs processes in a sandbox, calls before with the
@@ -439,7 +442,7 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	c.Stdout, c.Stderr = out, out
 	w.must(c.Start())
 	w.awaitText(out, "ready")
-	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // not counting the server: its command line has no marker
+	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // the server is not counted, because its command line does not contain the marker
 		t.Errorf("%d processes of the tree are visible, want 9", n)
 	}
 	if s.OwnKernel {
