@@ -17,7 +17,7 @@ import (
 // terminal is a program on a pseudo-terminal.
 type terminal struct {
 	t      *testing.T
-	user   *os.File // the side of the user
+	user   *os.File // the master side: written keys are the program's input
 	cmd    *exec.Cmd
 	pieces chan string
 	shown  strings.Builder
@@ -50,7 +50,7 @@ func openTerminal(t *testing.T, environ []string, name string, args ...string) *
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // in case the test failed
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // if the test fails before the program exits
 	go p.read()
 	return p
 }
@@ -69,7 +69,7 @@ func (p *terminal) read() {
 	}
 }
 
-// await waits until the terminal has shown a text.
+// await waits until the program has printed text. It fails the test after deadline.
 func (p *terminal) await(text string) {
 	p.t.Helper()
 	limit := time.After(deadline)
@@ -94,7 +94,7 @@ func (p *terminal) types(keys string) {
 	}
 }
 
-// end waits until the program has exited.
+// end waits until the program has exited, and returns the error of its exit status.
 func (p *terminal) end() error {
 	for piece := range p.pieces {
 		p.shown.WriteString(piece)
@@ -109,7 +109,7 @@ func TestDemoKeepsServer(t *testing.T) {
 	p := openTerminal(t, environ, stint, "demo")
 	p.await("Keep this server running to play with it? [y/N] ")
 	p.types("y\n")
-	p.await("  stint runs list") // follows the export line
+	p.await("  stint runs list") // printed after the export line
 	place := regexp.MustCompile(`export XDG_CONFIG_HOME=(\S+)`).FindStringSubmatch(p.shown.String())
 	if place == nil {
 		t.Fatalf("the output does not name a configuration:\n%s", p.shown.String())

@@ -17,12 +17,13 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// listing is a script that prints the checksum and path of each file in the working
-// directory and the paths of folders and links.
+// listing is a script that prints one line for each entry below the working directory:
+// the checksum and path of a file, the path of a folder, or the target and path of a link.
 const listing = `find . -type f -exec sha256sum {} + | sed 's/  / /'; find . -mindepth 1 -type d -printf 'dir %p\n'; find . -type l -printf 'link %l %p\n'`
 
-// TestSessionKeepsFiles changes a tree in several runs of a session with all file system
-// operations, and compares each new version with the agent's listing.
+// TestSessionKeepsFiles creates, changes, moves, and removes files, folders, and links in
+// several runs of one session. It compares the artifact version of each run with the
+// listing that the run printed.
 func TestSessionKeepsFiles(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"namespace", "gvisor"} {
@@ -60,14 +61,15 @@ func TestSessionKeepsFiles(t *testing.T) {
 	}
 }
 
-// stacked returns the number of checkouts that consist of the changes of a run.
+// stacked returns the number of the worker's checkouts that contain only the changes of
+// a run, on top of the checkout of the previous version.
 func stacked(t *testing.T, h *installation.Host) (n int) {
 	t.Helper()
 	notes, err := filepath.Glob(filepath.Join(h.Data, "worker", "cache", "*.json"))
 	installation.Check(t, err)
 	for _, path := range notes {
 		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed since the glob
 			continue
 		}
 		installation.Check(t, err)
@@ -78,13 +80,14 @@ func stacked(t *testing.T, h *installation.Host) (n int) {
 	return n
 }
 
-// printed returns the lines that a run wrote.
+// printed returns the lines of a run's output, sorted.
 func printed(t *testing.T, c *client.Client, run string) []string {
 	t.Helper()
 	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(output(t, c, run)), "\n"))
 }
 
-// stored returns the listing of a version of the artifact out.
+// stored returns the entries of a version of the artifact out as sorted lines in the
+// format of listing.
 func stored(t *testing.T, c *client.Client, version string) []string {
 	t.Helper()
 	tree, err := c.Artifacts.Find(t.Context(), "out")
