@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// Each example is a valid definition, has its instructions, and is listed in
-// the README.
+// Each example is a valid definition. The file of its instructions exists, and the
+// README lists its folder.
 func TestExamplesAreDefinitions(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
