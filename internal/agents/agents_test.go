@@ -221,7 +221,7 @@ func TestAgentsOfOtherOrganisations(t *testing.T) {
 	}
 }
 
-// checkNotFound checks that every method returns resource_not_found.
+// checkNotFound checks that every method returns resource_not_found for an agent ID.
 func (w *world) checkNotFound(c auth.Caller, id string) {
 	w.Helper()
 	ctx := w.Context()
