@@ -20,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// marker returns bytes that cannot be compressed, so they are stored unchanged unless
-// they are encrypted.
+// marker returns 100 kB that cannot be compressed. If storage is not encrypted, a stored
+// object contains these bytes unchanged.
 func marker() []byte {
 	b := make([]byte, 100_000)
 	rand.NewChaCha8([32]byte{1}).Read(b)
@@ -48,8 +48,9 @@ func filesWith(t *testing.T, dir string, piece []byte) int {
 	return n
 }
 
-// TestEncryptedStorage searches everything that a server writes for the content of a
-// file. Without encryption, the search finds it.
+// TestEncryptedStorage stores a file and searches the whole data folder of the server for
+// its content. Exactly one file of the data folder contains the content if encryption is
+// off, none if it is on.
 func TestEncryptedStorage(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]int{config.EncryptOff: 1, config.EncryptOn: 0, config.EncryptStrict: 0} {
@@ -65,7 +66,7 @@ func TestEncryptedStorage(t *testing.T) {
 	}
 }
 
-// serve calls use with a client of a running server.
+// serve starts a server, calls use with a client of it, and closes the server.
 func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	t.Helper()
 	handler, access, closeAll, err := app.OpenHandler(t.Context(), c)
@@ -86,7 +87,7 @@ func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	use(api)
 }
 
-// push creates a volume with one file of the content.
+// push creates a volume with one file, marker, and returns the ID of the volume.
 func push(t *testing.T, api *client.Client, content []byte) (id string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -108,7 +109,7 @@ func push(t *testing.T, api *client.Client, content []byte) (id string) {
 	return tree.ID
 }
 
-// check compares the content of the file.
+// check compares the file marker of a volume with the wanted content.
 func check(t *testing.T, api *client.Client, id string, content []byte) {
 	t.Helper()
 	r, err := api.Volumes.ReadFile(t.Context(), id, "", "marker")
@@ -121,8 +122,9 @@ func check(t *testing.T, api *client.Client, id string, content []byte) {
 	}
 }
 
-// TestInterruptedRotation interrupts a change of the installation's key after the first
-// step. The server works, and the next attempt completes the change.
+// TestInterruptedRotation performs only the first step of a rotation of the installation's
+// key: it adds the new key to the key file. The server then still reads its storage, and
+// the next rotation completes the change.
 func TestInterruptedRotation(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
