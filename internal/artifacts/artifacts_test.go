@@ -100,7 +100,7 @@ func (w *world) create(kind stint.FileSetKind, name string) stint.FileSet {
 	return created
 }
 
-// archive returns a tar archive of files, given by name and content.
+// archive returns a tar archive of files. The keys of the map are names, the values contents.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -207,7 +207,8 @@ func TestPushIfMatch(t *testing.T) {
 	w.diff("artifact of the version", created.ID, second.ArtifactID)
 }
 
-// TestConcurrentPushes commits another version while a push reads its archive.
+// TestConcurrentPushes commits another version while a push reads its archive. The push
+// must fail with a version conflict.
 func TestConcurrentPushes(t *testing.T) {
 	w := newWorld(t)
 	created := w.create(stint.Volumes, "data")
@@ -223,7 +224,7 @@ func TestConcurrentPushes(t *testing.T) {
 	}
 }
 
-// hook calls before when the first byte is read.
+// hook is a reader that calls before once, at the first Read.
 type hook struct {
 	io.Reader
 	before func()
@@ -355,7 +356,7 @@ func TestOtherOrganisationsAndKinds(t *testing.T) {
 	w.create(stint.Volumes, "data")
 }
 
-// checkNotFound checks that every method returns resource_not_found.
+// checkNotFound checks that every method returns resource_not_found for a file set.
 func (w *world) checkNotFound(c auth.Caller, kind stint.FileSetKind, id string) {
 	w.Helper()
 	ctx := w.Context()
