@@ -20,7 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// One conversation continues with a different provider in each run.
+// One conversation continues in four runs, each with a different provider than the run
+// before.
 func TestConversationWithThreeProviders(t *testing.T) {
 	t.Parallel()
 	server, w := modeltest.Start(t), newWorld(t)
@@ -82,7 +83,8 @@ func TestToolOrder(t *testing.T) {
 	}
 }
 
-// The text of a broken answer is not sent again to the model.
+// If the connection ends within an answer, the assistant repeats the request without the
+// incomplete text.
 func TestBrokenAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -155,7 +157,8 @@ func TestSchemaCorrection(t *testing.T) {
 	}
 }
 
-// An answer that reached the length limit is continued and joined.
+// If an answer ends at the maximum length, the assistant requests its continuation and
+// joins the parts.
 func TestCutAnswersAreContinued(t *testing.T) {
 	t.Parallel()
 	schema := []byte(`{"type":"object","required":["n"]}`)
@@ -235,7 +238,7 @@ func TestFailureMessages(t *testing.T) {
 	})
 }
 
-// waitFor reads lines until one has a type.
+// waitFor reads lines of the output up to the first line with the type kind.
 func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind string) {
 	w.t.Helper()
 	for {
@@ -249,8 +252,8 @@ func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind s
 	}
 }
 
-// A run that is ended during a tool call leaves no process and a valid
-// conversation.
+// If a run is stopped during a tool call, no process of the tool remains, and the next
+// run continues the conversation.
 func TestKilledDuringTool(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *os.Process, func(string)){
@@ -276,13 +279,13 @@ func TestKilledDuringTool(t *testing.T) {
 				}
 			})
 			lines := parsed(t, out)
-			_ = cmd.Wait() // the exit code is checked below
+			_ = cmd.Wait() // the exit code is checked below, except after SIGKILL
 			group, err := strconv.Atoi(strings.TrimSpace(string(pid)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if name == "SIGKILL" {
-				_ = syscall.Kill(-group, syscall.SIGKILL) // as at the end of a sandbox
+				_ = syscall.Kill(-group, syscall.SIGKILL) // as the sandbox does when it is closed
 			} else {
 				if l := last(lines); cmd.ProcessState.ExitCode() != 130 || l.Reason != stint.ReasonCancelled {
 					t.Errorf("exit %d, last line %+v", cmd.ProcessState.ExitCode(), l)
@@ -343,7 +346,7 @@ func TestInterruptDuringRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := parsed(t, out)
-	_ = cmd.Wait() // the exit code is checked
+	_ = cmd.Wait() // the exit code is checked below
 	if cmd.ProcessState.ExitCode() != 130 || last(lines).Reason != stint.ReasonCancelled {
 		t.Errorf("exit %d, %+v", cmd.ProcessState.ExitCode(), last(lines))
 	}

@@ -98,7 +98,8 @@ func TestMissingSummary(t *testing.T) {
 	}
 }
 
-// There is one summary at a time, which covers all earlier records.
+// A new summary replaces the older one. Later requests contain the new summary and the
+// records that it does not cover, but not the older summary.
 func TestSummaryReplacesSummary(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
@@ -109,7 +110,7 @@ func TestSummaryReplacesSummary(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit   int64
 		answers []string
-		told    []string // at the end, and in the next run
+		told    []string // texts in this order in the last request and in that of the next run
 	}{
 		"both by size": {12_000, []string{
 			gives("one", 20_000), gives("two", 20_000), says("OLDER"), gives("three", 20_000), says("NEWER"),

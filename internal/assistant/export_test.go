@@ -9,7 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// Use runs a tool. Minutes pass when they are sent.
+// Use runs a tool in dir and returns its result. Each value received from minutes is a
+// tick of the one-minute timer; other timers never fire.
 func Use(ctx context.Context, dir string, out io.Writer, minutes <-chan time.Time, name, input string) string {
 	b := newToolbox(dir, newLineWriter(out))
 	b.every = func(d time.Duration) (<-chan time.Time, func()) {

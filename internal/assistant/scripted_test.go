@@ -21,8 +21,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
-// TestMain turns the test binary into the assistant, or into an MCP server, if
-// it is started as one.
+// TestMain runs the assistant or an MCP server instead of the tests if the variable
+// ASSISTANT_TEST selects it. Tests start their own binary as these programs.
 func TestMain(m *testing.M) {
 	switch os.Getenv("ASSISTANT_TEST") {
 	case "assistant":
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// world has the directories of a sandbox and a configuration.
+// world is the assistant's configuration for one test. Its work folder and session file
+// are in a temporary folder.
 type world struct {
 	protocol.Config
 	t *testing.T
@@ -67,7 +68,8 @@ func (w *world) config() string {
 	return path
 }
 
-// run works on a prompt and returns the output.
+// run executes the assistant with a prompt in this process. It returns the lines of its
+// output and its exit code.
 func (w *world) run(prompt string) (lines []protocol.Line, code int) {
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -119,7 +121,7 @@ func (w *world) write(name, content string) {
 	}
 }
 
-// start starts the assistant as a process.
+// start starts the assistant as a separate process and sends a prompt.
 func (w *world) start(prompt string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout *bufio.Reader) {
 	w.t.Helper()
 	cmd = exec.CommandContext(w.t.Context(), os.Args[0], w.config())
@@ -149,7 +151,7 @@ func last(lines []protocol.Line) protocol.Line {
 	return lines[len(lines)-1]
 }
 
-// of returns the lines of a type.
+// of returns the lines with the type kind.
 func of(lines []protocol.Line, kind string) (out []protocol.Line) {
 	for _, l := range lines {
 		if l.Type == kind {
@@ -169,7 +171,7 @@ func codes(lines []protocol.Line) (out []string) {
 // scriptedModel is a Chat Completions server with scripted answers.
 type scriptedModel struct {
 	mu       sync.Mutex // guards the fields below
-	answers  []string   // a message, a status and a body, or what is said before it breaks off
+	answers  []string   // a message in JSON, STATUS|BODY, or cut|TEXT: the answer breaks off after the text
 	requests []string
 	url      string
 }

@@ -24,7 +24,7 @@ const (
 	kept      = `{"type":"prompt","at":"2026-01-01T00:00:00Z","text":"the kept prompt"}` + "\n"
 )
 
-// summary returns a record that summarises the records up to a number.
+// summary returns a record with a summary of all records up to the number through.
 func summary(text string, through int) string {
 	return fmt.Sprintf(`{"type":"compaction","at":"2026-01-01T00:00:00Z","text":%q,"through":%d}`+"\n", text, through)
 }
@@ -33,9 +33,9 @@ func TestOpenSession(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content string
-		damage  string   // error message of a damaged file
-		told    []string // sent to the model
-		not     string   // not sent
+		damage  string   // part of the error message if the file is damaged
+		told    []string // texts that the request contains
+		not     string   // text that the request does not contain
 	}{
 		"none":                     {"", "", []string{"on"}, "first prompt"},
 		"only the session record":  {header, "", []string{"on"}, "first prompt"},
@@ -82,7 +82,7 @@ func TestOpenSession(t *testing.T) {
 			if c.not != "" && strings.Contains(b.asked(0), c.not) {
 				t.Errorf("the request contains %q: %s", c.not, b.asked(0))
 			}
-			if lines, code := w.run("run"); code != 1 || !lines[0].Resumed { // the list has ended; the file is valid
+			if lines, code := w.run("run"); code != 1 || !lines[0].Resumed { // the model has no answer left, but the file is valid
 				t.Errorf("the next run: exit %d, %+v", code, lines[0])
 			}
 		})
@@ -103,7 +103,8 @@ func TestLostConversationIsReported(t *testing.T) {
 	}
 }
 
-// FuzzSession reads arbitrary files.
+// FuzzSession runs the assistant twice with arbitrary bytes as its session file. Both runs
+// must end with the same exit code.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte(header + asked + using + gave))
 	f.Add([]byte(header + asked + answered + shortened + asked))
@@ -143,7 +144,7 @@ func TestOffline(t *testing.T) {
 	if d := cmp.Diff([]string{"offline"}, codes(lines)); d != "" || of(lines, protocol.LineUsage)[0].Usage != nil {
 		t.Error("no notice, or a usage:", d)
 	}
-	for range 2 { // the report does not list itself
+	for range 2 { // the second report must not list the first
 		if lines, code := w.run("What is\nin here?"); code != 0 || len(of(lines, protocol.LineCall)) != 3 {
 			t.Fatalf("exit %d, %+v", code, last(lines))
 		}
@@ -158,7 +159,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// Offline each step is executed once, even if the process is killed.
+// Without a model, a conversation is not summarised: each step is executed exactly once,
+// even if the output of all steps is long.
 func TestOfflineNeedsNoSummary(t *testing.T) {
 	t.Parallel()
 	const steps = 15

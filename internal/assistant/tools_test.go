@@ -127,7 +127,8 @@ func TestToolResultsAreBounded(t *testing.T) {
 	}
 }
 
-// A silent command writes a line each minute, and the last one before it ends.
+// While a command prints nothing, the assistant writes a line of type working each minute,
+// and none after the command has ended.
 func TestSilentCommandReportsWorking(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
