@@ -20,7 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlite"
 )
 
-// world contains a Service with its own database, and a clock that only pass moves.
+// world contains a Service with its own database, and a clock that only the method pass
+// advances.
 type world struct {
 	*testing.T
 	store *countingStore
@@ -69,7 +70,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// another returns a Service as in a second process of the same installation.
+// another returns a new Service with the same store, clock, and key, but an empty cache,
+// like the Service of a second process of the same installation.
 func (w *world) another() *auth.Service {
 	return auth.New(auth.Config{Store: w.store, IDs: w.ids, Now: w.now, Key: w.key})
 }
@@ -265,7 +267,8 @@ func TestRevokeTokenDuringLookup(t *testing.T) {
 	w.checkRefused(a, token.Secret, "after the revocation")
 }
 
-// pausingStore waits after it has found a token.
+// pausingStore closes found after it has looked up a token, and waits until resume is
+// closed before it returns the token. If found is nil, it returns at once.
 type pausingStore struct {
 	store.Store
 	found  chan struct{}

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// runState is the state of a run, or the error of its lookup. It implements auth.Runs.
+// runState implements auth.Runs. It returns the same status and epoch, or the same error,
+// for every run.
 type runState struct {
 	status stint.Status
 	epoch  int64
