@@ -35,7 +35,8 @@ func TestStore(t *testing.T) {
 	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store { return open(t, t.TempDir()) }})
 }
 
-// tree lists the files under dir with their modes, folders with a slash.
+// tree returns the permission bits of each file and folder under dir by its relative path.
+// The path of a folder ends with a slash.
 func tree(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
@@ -93,7 +94,7 @@ func TestObjectsSurviveReopening(t *testing.T) {
 }
 
 // TestOpenSweeps checks that Open removes the temporary files of a crashed writer
-// and keeps those of a running one.
+// and keeps those of a writer that still runs.
 func TestOpenSweeps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

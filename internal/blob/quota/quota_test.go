@@ -117,7 +117,8 @@ func TestWrapSharesAccounts(t *testing.T) {
 	wantUsage(t, s, "a", blob.Usage{Bytes: 4, Objects: 1})
 }
 
-// expect returns nil if err is want, or any error if want is nil.
+// expect returns nil if err is the wanted error; if want is nil, any error is accepted.
+// If err is nil, expect returns an error.
 func expect(err, want error) error {
 	if err == nil {
 		return errors.New("it did not fail")
@@ -168,7 +169,7 @@ func TestLimitUnderConcurrency(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			_ = put(t, s, "a/"+string(rune('a'+i)), "1234567890", int64(10-11*(i%2))) // most must fail
+			_ = put(t, s, "a/"+string(rune('a'+i)), "1234567890", int64(10-11*(i%2))) // the limit refuses 15 of the 20 puts
 		})
 	}
 	group.Wait()
@@ -185,8 +186,8 @@ func TestRecount(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantUsage(t, s, "a", blob.Usage{})
-		time.Sleep(2 * time.Minute)                          // of the bubble's clock
-		if _, err := s.Usage(t.Context(), "a"); err != nil { // which starts a count
+		time.Sleep(2 * time.Minute)                          // on the fake clock of synctest
+		if _, err := s.Usage(t.Context(), "a"); err != nil { // starts a recount
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -194,8 +195,9 @@ func TestRecount(t *testing.T) {
 	})
 }
 
-// steppedStore is a store with lists that contain the objects that exist when the
-// list reaches them. It calls at before each object and at the end.
+// steppedStore is a store with a List that looks up each object when the iteration reaches
+// it, so changes during the iteration are visible. List calls at with the key of each
+// object before it yields the object, and with an empty key at the end.
 type steppedStore struct {
 	blob.Store
 	at         func(ctx context.Context, key string) error
@@ -240,8 +242,9 @@ func (l *steppedStore) after(ctx context.Context, prefix, last string) (string, 
 	return "", nil
 }
 
-// TestCountDuringChanges puts and deletes objects before and after the position
-// of a count. No call waits for the count, and afterwards each object counts once.
+// TestCountDuringChanges puts and deletes objects with keys before and after the key that
+// a running count has reached. No call waits for the count, and after the count the usage
+// contains each object exactly once.
 func TestCountDuringChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +267,7 @@ func TestCountDuringChanges(t *testing.T) {
 		}
 		started, slow := make(chan struct{}), make(chan struct{})
 		var late sync.WaitGroup
-		late.Go(func() { // begins before the count and ends before the count reaches it
+		late.Go(func() { // this Put begins before the count and ends before the count reaches a/m
 			step(s.Put(t.Context(), "a/m", io.MultiReader(strings.NewReader("12"), blockedReader{started, slow}), 2))
 		})
 		<-started
@@ -275,14 +278,14 @@ func TestCountDuringChanges(t *testing.T) {
 			<-failed
 			return errors.New("the disk is broken")
 		}
-		failing.Go(func() { // fails while the count reaches it
+		failing.Go(func() { // this Delete begins before the count and fails after the count has reached a/j
 			step(expect(s.Delete(t.Context(), "a/j"), nil))
 			inner.failDelete = nil
 		})
 		<-deleting
 		inner.at = func(_ context.Context, key string) error {
 			switch key {
-			case "a/f": // b and d are listed
+			case "a/f": // the count has listed a/b and a/d
 				step(put(t, s, "a/a", "1", 1))
 				step(put(t, s, "a/k", "1", 1))
 				step(put(t, s, "a/n", "1", -1))
@@ -305,7 +308,7 @@ func TestCountDuringChanges(t *testing.T) {
 			}
 			return nil
 		}
-		time.Sleep(2 * time.Minute) // of the bubble's clock
+		time.Sleep(2 * time.Minute) // on the fake clock of synctest
 		wantUsage(t, s, "a", blob.Usage{Bytes: 42 + 2, Objects: 7})
 		synctest.Wait()
 		inner.at = func(context.Context, string) error { return nil }
@@ -320,7 +323,8 @@ func TestCountDuringChanges(t *testing.T) {
 	})
 }
 
-// blockedReader closes started when it is read, and ends when end is closed.
+// blockedReader is a reader that closes started at its first Read, waits until end is
+// closed, and returns io.EOF.
 type blockedReader struct{ started, end chan struct{} }
 
 func (b blockedReader) Read([]byte) (int, error) {
@@ -329,7 +333,8 @@ func (b blockedReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestOnlyFirstCountBlocks blocks counts until the test continues them.
+// TestOnlyFirstCountBlocks blocks all counts of objects. The first count of an
+// organisation blocks Put; later counts block neither Put nor Usage.
 func TestOnlyFirstCountBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +355,7 @@ func TestOnlyFirstCountBlocks(t *testing.T) {
 		}
 		goOn <- struct{}{}
 		wantUsage(t, s, "a", blob.Usage{})
-		time.Sleep(2 * time.Minute) // of the bubble's clock
+		time.Sleep(2 * time.Minute) // on the fake clock of synctest
 		if err := put(t, s, "a/x", "1", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +411,7 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// damagedStore is a store in which one object is damaged.
+// damagedStore is a store with a Stat that returns blob.ErrDamaged for one key.
 type damagedStore struct {
 	blob.Store
 	key string

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// UseSmallParts sets the part size to the smallest that servers accept, and the
-// page size to 3, so that small tests use several of each.
+// UseSmallParts sets the part size to 5 MiB, the smallest that servers accept, and the page
+// size of lists to 3 objects, so that tests with little data use several parts and pages.
 func (s *Store) UseSmallParts() { s.partSize, s.pageSize = 5<<20, 3 }
 
-// UseShortStall sets a stall limit that a busy server may exceed as well.
+// UseShortStall sets the stall limit to one second. A slow server can exceed this limit
+// without a fault, so a test must accept additional requests.
 func (s *Store) UseShortStall() { s.stall = time.Second }
 
 // Uploads returns the number of uploads that are neither completed nor aborted.

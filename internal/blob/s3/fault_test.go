@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// own returns a store with small parts and pages, and the proxy through which
-// only this test reaches the server.
+// own returns a store with small parts and pages, and its proxy to the server. Only the
+// calling test uses the proxy.
 func own(t *testing.T) (*s3test.Proxy, *s3.Store) {
 	t.Helper()
 	server, url := s3test.Own(t)
@@ -58,7 +58,7 @@ var names = map[s3test.Fault]string{
 	s3test.Lose: "without response", s3test.Cut: "broken in its response", s3test.Flip: "with a flipped bit",
 }
 
-// nth injects a fault into one call.
+// nth returns a function for Proxy.Break that injects the fault f into call n only.
 func nth(n int, f s3test.Fault) func(int, *http.Request) s3test.Fault {
 	return func(call int, _ *http.Request) s3test.Fault {
 		if call == n {
@@ -96,7 +96,7 @@ func TestPutUnderFaults(t *testing.T) {
 					server.Break(nil)
 					wantWholeOrNothing(t, s, key, c.content, err, fault)
 				}
-				// A begin without a response began an upload.
+				// If the response to the start of an upload was lost, the upload still exists.
 				if _, err := s.RemoveAbandoned(t.Context(), time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
 				}
@@ -121,8 +121,8 @@ func wantWholeOrNothing(t *testing.T, s *s3.Store, key string, content []byte, e
 	}
 }
 
-// TestFailedPut checks that a Put leaves nothing if all calls fail from some call
-// on.
+// TestFailedPut checks that a Put leaves neither an object nor an upload if all its calls
+// from a given call on fail, except the call that aborts the upload.
 func TestFailedPut(t *testing.T) {
 	t.Parallel()
 	for from := 1; from <= 5; from++ {
@@ -149,8 +149,8 @@ func TestFailedPut(t *testing.T) {
 	}
 }
 
-// TestLargePutOfBrokenReaders uses content that fails or has a wrong size after
-// parts were sent.
+// TestLargePutOfBrokenReaders checks that a Put leaves neither an object nor an upload if
+// its reader fails, or does not return the announced number of bytes.
 func TestLargePutOfBrokenReaders(t *testing.T) {
 	t.Parallel()
 	_, s := own(t)
@@ -178,7 +178,8 @@ func TestLargePutOfBrokenReaders(t *testing.T) {
 	}
 }
 
-// TestLargePutsRace starts two multipart uploads of the same object.
+// TestLargePutsRace starts two multipart uploads of the same object. Exactly one must
+// succeed.
 func TestLargePutsRace(t *testing.T) {
 	t.Parallel()
 	_, s := own(t)
@@ -199,7 +200,7 @@ func TestLargePutsRace(t *testing.T) {
 	}
 }
 
-// TestCancelledWhileSilent cancels calls that are not answered.
+// TestCancelledWhileSilent cancels calls while the server does not respond.
 func TestCancelledWhileSilent(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
@@ -239,7 +240,8 @@ func TestCancelledWhileSilent(t *testing.T) {
 	}
 }
 
-// TestListUnderFaults injects each fault into each page.
+// TestListUnderFaults injects each fault into the request of each page of a list. The list
+// must still be complete.
 func TestListUnderFaults(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
@@ -269,7 +271,8 @@ func TestListUnderFaults(t *testing.T) {
 	}
 }
 
-// TestGetReconnects breaks the connection of a reader several times.
+// TestGetReconnects breaks the connection of a reader several times. The reader must
+// continue at its position.
 func TestGetReconnects(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)

@@ -17,15 +17,15 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// TestCredentials checks credentials in a file and the error without any. It
-// changes the environment, so it does not run in parallel.
+// TestCredentials checks that Open reads credentials from a file, and checks the errors for
+// missing and wrong credentials. It changes the environment, so it does not run in parallel.
 func TestCredentials(t *testing.T) {
 	url := s3test.URL(t)
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	file := filepath.Join(t.TempDir(), "credentials")
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "here",
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/", // no other role is looked for
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/", // prevents a search for roles of the machine
 	} {
 		t.Setenv(name, value)
 	}
@@ -43,8 +43,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestRegion checks that the region comes from the environment, else from the
-// server, if the URL has none.
+// TestRegion checks the region of a URL without one: the region of the environment is used
+// or, if the environment has none, the region that the server reports.
 func TestRegion(t *testing.T) {
 	url := strings.NewReplacer("region=eu-test-1&", "", "path_style=true&", "").Replace(s3test.URL(t))
 	put(t, open(t, url), "a/k", []byte("x"))
@@ -105,7 +105,8 @@ func TestUntrustedCertificate(t *testing.T) {
 	}
 }
 
-// TestWrongRanges checks that a reader refuses bytes that it did not request.
+// TestWrongRanges checks that Get fails if the response contains another range of bytes
+// than requested.
 func TestWrongRanges(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{

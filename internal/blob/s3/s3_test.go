@@ -13,7 +13,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The library's pauses are meant for remote servers.
+	// The library's default pauses between attempts suit remote servers; a local server
+	// needs shorter ones.
 	minio.DefaultRetryUnit, minio.DefaultRetryCap = 2*time.Millisecond, 20*time.Millisecond
 	os.Exit(s3test.Run(m))
 }

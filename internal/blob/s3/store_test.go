@@ -74,7 +74,7 @@ func TestPresignedLinks(t *testing.T) {
 	}
 }
 
-// generator reads as n bytes without holding them.
+// generator is a reader that computes n bytes and keeps none of them in memory.
 type generator struct{ n int }
 
 func (e *generator) Read(p []byte) (int, error) {
@@ -89,9 +89,9 @@ func (e *generator) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestUploadMemory checks that an upload of 40 MiB of unknown length allocates
-// no more than two parts need. It does not run in parallel, because it counts
-// all allocations.
+// TestUploadMemory checks that an upload of 40 MiB of unknown length allocates at most
+// 16 MiB, which suffices for two parts of 5 MiB. It counts all allocations of the process,
+// so it does not run in parallel.
 func TestUploadMemory(t *testing.T) {
 	s := open(t, s3test.URL(t))
 	s.UseSmallParts()
@@ -128,7 +128,7 @@ func TestRemoveAbandoned(t *testing.T) {
 	server, s := own(t)
 	server.Break(func(_ int, r *http.Request) s3test.Fault {
 		if r.Method == http.MethodDelete || r.Method == http.MethodPut {
-			return s3test.Refuse // neither parts nor the end of the upload come through, as in a crash
+			return s3test.Refuse // neither a part nor the abort of the upload succeeds, as in a crash
 		}
 		return s3test.None
 	})
@@ -183,7 +183,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestOpenProbesAllPermissions denies each call of Open in turn.
+// TestOpenProbesAllPermissions denies each call of Open in turn. The error of Open must
+// name the denied operation.
 func TestOpenProbesAllPermissions(t *testing.T) {
 	t.Parallel()
 	server, url := s3test.Own(t)
@@ -206,8 +207,8 @@ func TestOpenProbesAllPermissions(t *testing.T) {
 	must(t, err)
 }
 
-// TestOpenRefusesServersThatOverwrite answers the second write of an object like
-// a server that ignores the condition.
+// TestOpenRefusesServersThatOverwrite makes the second write of an object succeed, as on a
+// server that ignores the header If-None-Match. Open must fail.
 func TestOpenRefusesServersThatOverwrite(t *testing.T) {
 	t.Parallel()
 	server, url := s3test.Own(t)
@@ -225,7 +226,8 @@ func bucketOf(url string) string {
 	return name
 }
 
-// TestStalledGet checks that a reader abandons a connection that delivers nothing.
+// TestStalledGet checks that a reader closes a connection that delivers no more bytes, and
+// continues on a new connection.
 func TestStalledGet(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)

@@ -38,7 +38,7 @@ func BenchmarkRead5KB(b *testing.B) {
 	}
 }
 
-// discard is a store that reads objects and does not store them.
+// discard is a store with a Put that reads the content and does not store it.
 type discard struct{ *memory }
 
 func (discard) Put(_ context.Context, _ string, r io.Reader, _ int64) error {

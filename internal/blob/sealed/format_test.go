@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// encode returns an object of the given version, following only the package's
-// documentation.
+// encode returns a sealed object in the given version of the format. It implements the
+// format from the package's documentation, independently of the package's code.
 func encode(version byte, key sealing.DataKey, name string, content []byte) []byte {
 	object := append([]byte("\x89STINTe\n"), version, 14, 0, 0)
 	object = binary.BigEndian.AppendUint32(object, key.Number)
@@ -38,7 +38,7 @@ func encode(version byte, key sealing.DataKey, name string, content []byte) []by
 	}
 }
 
-// TestReadAllVersions reads ranges of objects of each version.
+// TestReadAllVersions reads ranges of objects in each version of the format.
 func TestReadAllVersions(t *testing.T) {
 	t.Parallel()
 	keys := newRing()

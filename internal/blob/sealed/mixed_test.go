@@ -21,7 +21,7 @@ func TestMixedStore(t *testing.T) {
 	}})
 }
 
-// presigningStore returns links.
+// presigningStore is a store that returns links to example.com.
 type presigningStore struct{ blob.Store }
 
 func (presigningStore) PresignGet(_ context.Context, key, _, _ string, _ time.Duration) (string, error) {
@@ -49,7 +49,8 @@ func TestMixedPresignsOnlyPrimary(t *testing.T) {
 	}
 }
 
-// TestMixedUnique checks that Put does not look for a unique key in Secondary.
+// TestMixedUnique checks that Put looks for an existing object in Secondary only if Unique
+// returns false for the key.
 func TestMixedUnique(t *testing.T) {
 	t.Parallel()
 	older := folder(t)
@@ -77,7 +78,7 @@ func TestMixed(t *testing.T) {
 	if err := m.Put(ctx, "a", bytes.NewReader(nil), 0); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("putting an existing object: %v", err)
 	}
-	put(t, below, "e", get(t, below, "d")) // in both: Primary wins
+	put(t, below, "e", get(t, below, "d")) // e is in both stores; Primary takes precedence
 	var got []blob.Info
 	for info, err := range m.List(ctx, "") {
 		if err != nil {

@@ -22,8 +22,9 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ring derives keys from the owner's name; current is the newest number. A ring
-// with another life has other keys of the same numbers.
+// ring derives each key from life, the owner's name, and the key's number. Two rings with
+// different values of life have different keys with the same numbers. The newest key of
+// each owner has the number current.
 type ring struct {
 	current atomic.Uint32
 	life    string
@@ -134,8 +135,8 @@ func TestContentIsUnreadable(t *testing.T) {
 	}
 }
 
-// TestEveryChange changes each byte of a small object, and truncates it to each
-// length.
+// TestEveryChange flips each bit of a small object, truncates the object to each length,
+// and appends a byte. Reading each result must fail.
 func TestEveryChange(t *testing.T) {
 	t.Parallel()
 	inner, keys := newMemory(), newRing()
@@ -208,8 +209,9 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestImpossibleSize truncates an object to a size that no object has. It is
-// listed with that size, can be deleted, and is reported as damaged.
+// TestImpossibleSize truncates an object to a size that no sealed object has. List returns
+// the truncated object with that size, Stat reports the object as damaged, and Put reports
+// that the object exists.
 func TestImpossibleSize(t *testing.T) {
 	t.Parallel()
 	inner := newMemory()
@@ -244,7 +246,8 @@ func TestImpossibleSize(t *testing.T) {
 	}
 }
 
-// TestPutAgain reads an object that was deleted and put again.
+// TestPutAgain reads an object through a store that has cached the cipher of a deleted
+// object with the same key.
 func TestPutAgain(t *testing.T) {
 	t.Parallel()
 	inner, keys := folder(t), newRing()
@@ -285,8 +288,9 @@ func TestKeysRotate(t *testing.T) {
 	}
 }
 
-// TestOtherKey reads with new keys that have the numbers of lost ones. Objects
-// under the lost keys are not damaged.
+// TestOtherKey reads an object with a key that has the right number but another value, as
+// after the keys were lost and created anew. The error is ErrOtherKey, and the object is
+// not reported as damaged.
 func TestOtherKey(t *testing.T) {
 	t.Parallel()
 	inner, anew := newMemory(), newRing()
@@ -303,7 +307,7 @@ func TestOtherKey(t *testing.T) {
 		t.Error("with its own key the content differs")
 	}
 	old := encode(1, must(newRing().Key(t.Context(), "org_1", 1)), "org_1/a", noise(10))
-	inner.objects["org_1/a"] = old // version 1 has no check value
+	inner.objects["org_1/a"] = old // version 1 has no check value, so the wrong key is not recognised
 	if _, err := read(t.Context(), sealed.New(inner, anew), "org_1/a", 0, 1); !errors.Is(err, sealed.ErrTampered) {
 		t.Errorf("the first version: %v", err)
 	}
@@ -344,7 +348,8 @@ func TestReadAllocations(t *testing.T) {
 	}
 }
 
-// FuzzHeader reads arbitrary bytes: nothing may be decrypted or panic.
+// FuzzHeader reads arbitrary bytes as an object. Reading must return an error and must not
+// panic.
 func FuzzHeader(f *testing.F) {
 	keys := newRing()
 	seeds := newMemory()

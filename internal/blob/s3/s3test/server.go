@@ -31,7 +31,7 @@ type Server struct {
 	process *os.Process
 	exited  chan struct{}
 	gateway *http.Transport
-	*Proxy  // without faults
+	*Proxy  // for tests that inject no faults
 }
 
 // Start builds the server if necessary and starts it.
