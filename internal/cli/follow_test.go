@@ -14,7 +14,7 @@ import (
 // endedRun is a server with a run that has ended.
 type endedRun struct {
 	status string
-	reads  []string // fields of the run, one per read; the last is repeated
+	reads  []string // more JSON fields of the run, one element per GET; the last is repeated
 	tree   func(http.ResponseWriter, *http.Request)
 
 	read atomic.Int32
@@ -46,7 +46,7 @@ const (
 
 func emptyTree(w http.ResponseWriter, _ *http.Request) {
 	if out, err := treewire.NewTreeWriter(w); err == nil {
-		_ = out.Close() // the client reports the error
+		_ = out.Close() // after an error, the client reports an incomplete tree
 	}
 }
 
@@ -55,7 +55,8 @@ func noTree(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"error":{"type":"invalid_request_error","code":"resource_not_found","message":"It is gone."}}`)
 }
 
-// The exit code does not depend on the pull.
+// If a run did not complete, its status determines the exit code, even if the pull fails.
+// If a run completed but the pull fails, the exit code is 1.
 func TestPullKeepsExitCode(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

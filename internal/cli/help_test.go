@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// ask returns the output of a command that needs no server.
+// ask runs a command that needs no server, and returns its standard output.
 func ask(t *testing.T, args ...string) string {
 	t.Helper()
 	p := startCLI(t, http.NotFoundHandler())

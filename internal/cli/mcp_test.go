@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 )
 
-// A client uses 'stint mcp' through two pipes and ends it by closing one.
+// An MCP client uses 'stint mcp' through its standard input and output, and ends the
+// program by closing its input.
 func TestMCPOnStandardStreams(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

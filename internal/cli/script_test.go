@@ -78,8 +78,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exitCode implements the script command "code N command...", which checks an
-// exit code.
+// exitCode implements the script command "code N command...". It runs the command and
+// fails the script if the exit code of the command is not N.
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N command...")

@@ -43,7 +43,7 @@ func (s *screenBuffer) String() string {
 	return s.text.String()
 }
 
-// await waits until the output contains a text.
+// await waits until the output contains text. It fails the test after a minute.
 func (s *screenBuffer) await(t *testing.T, text string) {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -98,13 +98,14 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 	return p
 }
 
-// start starts a command.
+// start starts a command in a new goroutine.
 func (p *testCLI) start(args ...string) {
 	p.env.Args = args
 	go func() { p.code <- cli.Main(context.Background(), p.env) }()
 }
 
-// exit waits for the end of the command and returns its exit code.
+// exit waits for the end of the command and returns its exit code. It fails the test after
+// a minute.
 func (p *testCLI) exit(t *testing.T) int {
 	t.Helper()
 	select {

@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 )
 
-// oneRun is a server with a run that continues until it is cancelled or
-// released.
+// oneRun is a server with one run, which continues until a request cancels it or the
+// method release completes it.
 type oneRun struct {
 	ended     chan struct{}
 	end       sync.Once

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// movingHead is a server with a volume that gets a new version after each
-// look-up. It refuses requests for "latest".
+// movingHead is a server with one volume. Each look-up of the volume returns another
+// current version. A request that does not name a fixed version fails the test.
 type movingHead struct {
 	t       *testing.T
 	lookups int

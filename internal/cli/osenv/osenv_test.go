@@ -40,10 +40,10 @@ func printInterrupts() {
 	}
 }
 
-// Signals that the parent ignores, as nohup and background shells do, stay
-// ignored.
+// If a process is started with ignored signals, as by nohup or in the background of a
+// shell, it continues to ignore these signals.
 func TestSignals(t *testing.T) {
-	// Signals that this process ignores must not be ignored in its children.
+	// A child inherits ignored signals, so this process must not ignore them.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -74,7 +74,7 @@ func TestSignals(t *testing.T) {
 			must(t, c.Process.Signal(s))
 			watched := ""
 			if tt.want[i] != "" {
-				watched = line() // an ignored signal would print its line first
+				watched = line() // if an ignored signal were handled, its line would be read here
 			}
 			got = append(got, watched)
 		}
@@ -82,7 +82,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		must(t, c.Process.Kill())
-		_ = c.Wait() // it was killed
+		_ = c.Wait() // reports that the process was killed
 	}
 }
 
