@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the generated documentation")
 
-// sources reads from maps; the working directory is /here.
+// sources returns sources with the given flags, environment variables, and files (content
+// by path). The working directory is /here.
 func sources(flags, environ, files map[string]string) config.Sources {
 	return config.Sources{
 		Flags:   flags,
@@ -51,8 +52,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestEveryDefaultIsAccepted compares the defaults in the documentation with those of
-// Default.
+// TestEveryDefaultIsAccepted passes the documented default of each setting as a flag. The
+// loaded configuration must equal Default.
 func TestEveryDefaultIsAccepted(t *testing.T) {
 	t.Parallel()
 	flags := values{"data": "/d"}
@@ -232,8 +233,8 @@ func TestCheckFlag(t *testing.T) {
 	}
 }
 
-// TestDockerVariablesOfOthers checks that the variable of the docker command has no
-// effect.
+// TestDockerVariablesOfOthers checks that DOCKER_HOST, a variable of the docker command,
+// has no effect, and that an empty STINT_DOCKER_HOST has none either.
 func TestDockerVariablesOfOthers(t *testing.T) {
 	t.Parallel()
 	environ := values{"HOME": "/h", "DOCKER_HOST": "unix:///d.sock", "STINT_DOCKER_HOST": ""}
@@ -257,7 +258,8 @@ func TestDefaultData(t *testing.T) {
 	}
 }
 
-// TestDocs compares docs/configuration.md with the settings; -update writes it.
+// TestDocs compares docs/configuration.md with the settings. The flag -update rewrites the
+// file.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/configuration.md"
