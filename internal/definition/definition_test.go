@@ -49,7 +49,7 @@ func TestParseErrorsContainPath(t *testing.T) {
 }
 
 // The proxy can insert secrets only into TLS connections to a domain and into
-// connections to the worker's loopback.
+// connections to the worker's loopback. Parse refuses headers with secrets for other URLs.
 func TestParseRefusesUnusableHeaderSecrets(t *testing.T) {
 	t.Parallel()
 	const secret, plain = "Bearer ${{secrets.TOKEN }}", "${{ vars.TENANT }} keeps secrets."
@@ -149,7 +149,7 @@ func TestCanonicalJSONIgnoresKeyOrder(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that the result is a valid definition or a public error.
+// FuzzParse checks that Parse returns a valid definition or an error of type *stint.Error.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"framework":"shell","volumes":{"a":{"path":"/x"}},"timeout":"5s"}`))
 	f.Add([]byte(`{"framework":"command","command":["x"],"resources":{"memory":"2GiB"}}`))
