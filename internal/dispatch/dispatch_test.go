@@ -22,11 +22,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// interruptedStore is a store that cancels its caller during a commit.
+// interruptedStore is a store that cancels its caller after a commit, before the call
+// returns.
 type interruptedStore struct {
 	store.Store
 	cancel func()
-	after  error // returned after the commit
+	after  error // if set, calls return this error although they committed
 }
 
 func (s *interruptedStore) settle(ctx context.Context) error {
@@ -56,7 +57,7 @@ type world struct {
 	*testing.T
 	store *interruptedStore
 	local *dispatch.Local
-	ctx   context.Context // of the caller
+	ctx   context.Context // the context of the caller, which store cancels
 }
 
 func newWorld(t *testing.T) *world {

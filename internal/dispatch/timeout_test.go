@@ -14,7 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// hangingStore is a store with calls that wait for the end of their context.
+// hangingStore is a store in which Claim returns one run, and all other calls wait until
+// their context ends.
 type hangingStore struct{ store.Store }
 
 func hang(ctx context.Context) error {
@@ -42,8 +43,8 @@ func (hangingStore) Secrets(ctx context.Context, _ string) ([]store.Secret, erro
 	return nil, hang(ctx)
 }
 
-// TestCallsEndIfStoreHangs checks that calls return before the context of their caller
-// ends.
+// TestCallsEndIfStoreHangs checks that calls have their own time limit: if the store hangs,
+// they return before the context of their caller ends.
 func TestCallsEndIfStoreHangs(t *testing.T) {
 	t.Parallel()
 	at := store.Position{RunID: "run", Epoch: 1, After: 2}
@@ -64,7 +65,7 @@ func TestCallsEndIfStoreHangs(t *testing.T) {
 			if len(assignments) != 1 {
 				return err
 			}
-			return assignments[0].Err // the worker ends the claimed run
+			return assignments[0].Err // with this error, the worker ends the claimed run
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
