@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkConnection measures connect, a byte in each direction, and close,
-// directly and through an uplink.
+// BenchmarkConnection measures a connection that transfers one byte in each direction:
+// connected directly ("direct"), and from a sandbox through its uplink ("gate").
 func BenchmarkConnection(b *testing.B) {
 	w := newTestInternet()
 	w.serve(b, echo, site+":9")
@@ -38,7 +38,8 @@ func BenchmarkConnection(b *testing.B) {
 	})
 }
 
-// BenchmarkThroughput measures downloads directly and through a tunnel.
+// BenchmarkThroughput measures a download over a direct connection, and from a sandbox
+// through its uplink ("tunnel").
 func BenchmarkThroughput(b *testing.B) {
 	w := newTestInternet()
 	w.serve(b, func(c net.Conn) {

@@ -63,7 +63,7 @@ func TestClientSendsFirst(t *testing.T) {
 				t.Errorf("%s: %q returns %q", mode, opening, got)
 			}
 		}
-		// In mode public, a line without an end is forwarded after a moment.
+		// In mode public, an incomplete line is forwarded after a short delay.
 		if mode == policy.Public {
 			c := b.dial("db.example", 5432)
 			if _, err := c.Write([]byte("help")); err != nil {
@@ -200,9 +200,9 @@ func TestRefusalsDoNotHideOtherEntries(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded checks that entries beyond a limit are reported once it is
-// reached, and counted at the end, and that allowed and refused connections have
-// separate limits.
+// TestLogIsBounded checks that allowed and refused connections have separate limits of log
+// entries. When a limit is reached, one entry reports this. Later entries are only counted,
+// and their number is reported at the end.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()
@@ -261,7 +261,7 @@ func TestLongConnectionIsLoggedAtStart(t *testing.T) {
 	}
 	var c net.Conn
 	var open log.Entry
-	for id := int64(1); id <= 5 && open.Address == ""; id++ { // where it leads is not known yet if that takes too long
+	for id := int64(1); id <= 5 && open.Address == ""; id++ { // if dialing is slow, the entry of the start has no address yet
 		c = b.connectSending(pinned + ":9")
 		if _, err := c.Write([]byte("\x00")); err != nil {
 			t.Fatal(err)
@@ -331,7 +331,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()
 	w.serve(t, echo, site+":9")
-	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // too short for anything to flow
+	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // 1 ns passes before any byte is transferred
 		b := w.open(t, options{config: func(c *egress.Config) { c.IdleTimeout = idle }})
 		c := b.connectSending(site + ":9")
 		if _, err := c.Write([]byte{0}); err != nil {
@@ -360,7 +360,7 @@ func TestBandwidthIsLimited(t *testing.T) {
 	if got != string(sent)+"bye" {
 		t.Errorf("%d bytes of %d", len(got), len(sent))
 	}
-	// A megabyte at a megabyte a second, less what may go ahead.
+	// 1 MiB at 1 MiB per second takes one second, less the initial burst.
 	if took := time.Since(began); took < 700*time.Millisecond {
 		t.Errorf("it took %v", took)
 	}
@@ -383,7 +383,7 @@ func TestBlockingRecordDoesNotDelay(t *testing.T) {
 	b.uplink.Close()
 	ends := 0
 	for _, e := range b.all() {
-		if !e.Open { // some may last long enough to be logged as open
+		if !e.Open { // a slow connection also has an entry of its start
 			ends++
 		}
 	}

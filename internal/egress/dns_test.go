@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// clock is a clock that the test moves.
+// clock is a clock that only the method advance moves.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -49,7 +49,7 @@ func readAll(t testing.TB, r io.Reader) string {
 	return string(got)
 }
 
-// question returns a query.
+// question returns a DNS query, with an EDNS record if edns is true.
 func question(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte {
 	t.Helper()
 	m := dnsmessage.Message{
@@ -70,7 +70,7 @@ func question(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte
 	return b
 }
 
-// send sends a datagram and returns the response.
+// send sends a datagram to the sandbox's DNS server and returns the response.
 func (b *testSandbox) send(q []byte) dnsmessage.Message {
 	b.t.Helper()
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
@@ -94,7 +94,8 @@ func (b *testSandbox) send(q []byte) dnsmessage.Message {
 	return m
 }
 
-// query returns the address of a name, which need not be valid.
+// query returns the address in the A record of name. If the response has no answer, query
+// returns the response code as an error. The name need not be a valid host name.
 func (b *testSandbox) query(name string) (string, error) {
 	b.t.Helper()
 	m := b.send(question(b.t, name+".", dnsmessage.TypeA, false))
@@ -196,7 +197,7 @@ func TestDNSMalformed(t *testing.T) {
 			t.Errorf("%s: %+v", what, m.Header)
 		}
 	}
-	// A message that is not a query has no response; the query after it has one.
+	// Messages that are not queries get no response; the query after them does.
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ func TestDNSOverTCP(t *testing.T) {
 	w.name("example.com", site)
 	b := w.open(t, options{})
 	r := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return b.connect("8.8.8.8:53"), nil // any DNS server is the uplink
+		return b.connect("8.8.8.8:53"), nil // the uplink answers in place of any DNS server
 	}}
 	addrs, err := r.LookupNetIP(context.Background(), "ip4", "example.com.")
 	if err != nil || addrs[0].String() != "198.18.0.1" {

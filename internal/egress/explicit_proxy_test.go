@@ -104,7 +104,7 @@ func TestProxyConnect(t *testing.T) {
 			"CONNECT user@shop.example:80":     "400 not a name",
 			"CONNECT shop.example:80@evil:443": "400 host:port",
 		} {
-			// The second request must not be forwarded.
+			// The request after the refused CONNECT must not be forwarded.
 			status, body, c, _ := connect(line, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 			wantStatus, message, _ := strings.Cut(want, " ")
 			if fmt.Sprint(status) != wantStatus || !strings.Contains(body, message) || strings.Contains(body, "HTTP/1.1") {

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// plainHello returns a small ClientHello, the same for each call.
+// plainHello returns a minimal ClientHello for a server name. It contains no random bytes.
 func plainHello(name string) []byte {
 	ext := append([]byte{0, 0, 0, byte(len(name) + 5), 0, byte(len(name) + 3), 0, 0, byte(len(name))}, name...)
 	body := append([]byte{3, 3}, make([]byte, 32)...)
@@ -27,8 +27,9 @@ func TestPlainHello(t *testing.T) {
 	}
 }
 
-// FuzzClientHello checks that the parser does not panic, returns a canonical name
-// or none, and returns the same for records that arrive in pieces.
+// FuzzClientHello checks that the parser does not panic, that it returns a canonical name
+// or no name, and that its result for the first bytes of a record agrees with its result
+// for all bytes.
 func FuzzClientHello(f *testing.F) {
 	hello := plainHello("shop.example")
 	f.Add(hello, 5)
@@ -60,8 +61,8 @@ func FuzzClientHello(f *testing.F) {
 	})
 }
 
-// FuzzOpening checks that more bytes do not change the protocol of an opening that
-// was classified.
+// FuzzOpening checks that further bytes of a client do not change the result after its
+// first bytes were classified.
 func FuzzOpening(f *testing.F) {
 	f.Add([]byte("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 5)
 	f.Add([]byte("AMQP\x00\x00\x09\x01"), 4)
@@ -78,8 +79,8 @@ func FuzzOpening(f *testing.F) {
 	})
 }
 
-// FuzzDNS checks that the server does not panic, and that a response is well
-// formed, belongs to the query, and contains only addresses that represent names.
+// FuzzDNS checks that the server does not panic, and that a response is well formed and has
+// the ID of the query. Its addresses must be loopback addresses or represent names.
 func FuzzDNS(f *testing.F) {
 	w := newTestInternet()
 	w.name("example.com", site)

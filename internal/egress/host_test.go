@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// interfaces are the addresses of the worker, which a test can change.
+// interfaces contains the addresses of the worker's network interfaces. Tests change them
+// with the method set.
 type interfaces struct {
 	mu    sync.Mutex
 	addrs []string
@@ -41,7 +42,8 @@ func (i *interfaces) read() (all []net.Addr, err error) {
 	return all, i.err
 }
 
-// A server on the worker is not part of the internet, under any of its addresses.
+// Connections to an address of the worker are refused, unless a rule names exactly this
+// address and port.
 func TestWorkerAddresses(t *testing.T) {
 	t.Parallel()
 	const message = "worker's address"
@@ -53,7 +55,7 @@ func TestWorkerAddresses(t *testing.T) {
 		rule    string
 	}{
 		{policy.Public, "", site + ":7", false, message},
-		{policy.Public, "", "93.184.216.35:7", true, "public"}, // a neighbour
+		{policy.Public, "", "93.184.216.35:7", true, "public"}, // another host in the worker's network
 		{policy.Public, "", "[2606:2800:220:1::1]:7", false, message},
 		{policy.Public, "", "[2002:5db8:d822::]:7", false, message},
 		{policy.Public, "", "me.example=" + site + ":7", false, message},
@@ -137,7 +139,7 @@ func TestWorkerAddressesChange(t *testing.T) {
 	statuses = append(statuses, get())
 	mine.set(errors.New("no room"))
 	now.advance(31)
-	statuses = append(statuses, get()) // what was known stays known
+	statuses = append(statuses, get()) // if the addresses cannot be read, the last known ones remain in effect
 	mine.set(nil)
 	now.advance(31)
 	statuses = append(statuses, get())

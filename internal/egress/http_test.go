@@ -97,7 +97,8 @@ func TestUnreachableHTTPReturns502(t *testing.T) {
 	})
 }
 
-// exchangeRaw writes to a connection and reads the responses.
+// exchangeRaw writes each request to a connection and reads its response. It returns the
+// status codes; 0 stands for a missing response and ends the exchange.
 func exchangeRaw(t *testing.T, c net.Conn, requests ...string) (statuses []int) {
 	t.Helper()
 	in := bufio.NewReader(c)
@@ -229,7 +230,7 @@ func TestHostOfAddresses(t *testing.T) {
 	b := w.open(t, options{allow: []string{"10.0.0.1"}})
 	for _, c := range []struct{ target, host, want string }{
 		{site, site, "at the address for " + site},
-		{site, "named.example", "at the name for named.example"}, // the log contains the destination
+		{site, "named.example", "at the name for named.example"}, // the named host is dialed, so the log contains the true destination
 		{"10.0.0.1", "named.example", "at the address for named.example"},
 		{"10.0.0.1", "no.such.example", "at the address for no.such.example"},
 		{"10.0.0.1", "host.stint.internal", "403"},
@@ -307,7 +308,7 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 		t.Errorf("the inspected host got %q, %v", got, err)
 	}
 	b.await("of the request", func(e log.Entry) bool { return e.URL == "https://front.example/v1" && e.Status == 200 })
-	// The server's own certificate is seen where nothing asks for more.
+	// If a host is neither inspected nor has secrets, clients see its own certificate.
 	if got, err := get("plain.example", roots); err != nil || got != "Bearer stint-placeholder-1" {
 		t.Errorf("the plain host got %q, %v", got, err)
 	}

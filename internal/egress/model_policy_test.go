@@ -78,7 +78,7 @@ func TestModelInEveryMode(t *testing.T) {
 func TestModelAliasNeedsModel(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
-		b := newTestInternet().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // but no API
+		b := newTestInternet().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // Config.API is not set
 		for _, name := range []string{"model.stint.internal", "api.stint.internal"} {
 			if a, err := b.lookup(name); err == nil {
 				t.Errorf("%s in mode %s is %s", name, mode, a)
@@ -91,7 +91,7 @@ func TestModelRefusesOtherPaths(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()
 	w.name("provider.test", site)
-	t.Cleanup(func() { // behind all of them
+	t.Cleanup(func() { // runs after all subtests
 		if got := w.dials(); len(got) > 0 {
 			t.Errorf("dialed %v", got)
 		}

@@ -323,7 +323,7 @@ func TestModelForwardsAtOnce(t *testing.T) {
 	}
 	work.Wait()
 	c.is(t, stint.Tokens{InputTokens: 800, OutputTokens: 400, ModelCalls: 80})
-	if n := len(w.dials()); n > 40 { // some are opened while others become idle
+	if n := len(w.dials()); n > 40 { // some connections are opened before others become idle
 		t.Errorf("dialed %d times: connections are not reused", n)
 	}
 }

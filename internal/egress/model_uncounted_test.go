@@ -11,14 +11,15 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// openAI opens an uplink whose model has an OpenAI dialect, at provider.test.
+// openAI opens an uplink with a model of kind, one of the OpenAI APIs, at provider.test.
 func (w *testInternet) openAI(t testing.TB, kind string) (*testSandbox, *usageRecorder) {
 	t.Helper()
 	c := newUsageRecorder()
 	return w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) { r.Model = c.model(kind, "http://provider.test/v1") }}), c
 }
 
-// A stream without usage is counted by its length.
+// If a stream reports no usage, the tokens are estimated from the lengths of the request and
+// of the text.
 func TestModelEstimatesMissingUsage(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()
@@ -40,7 +41,8 @@ func TestModelEstimatesMissingUsage(t *testing.T) {
 	}
 }
 
-// A response in the background is not counted, so requests for it are refused.
+// The tokens of a response in the background cannot be counted, so requests for such a
+// response are refused.
 func TestModelRefusesBackground(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()

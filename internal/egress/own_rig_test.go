@@ -23,7 +23,8 @@ const (
 	start    = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"cache_read_input_tokens\":4,\"output_tokens\":1}}}\n\n"
 )
 
-// host starts an HTTP server at addresses, with TLS if a certificate is given.
+// host starts an HTTP server that is reachable at addresses of the test internet. If cert is
+// not nil, the server uses TLS.
 func (w *testInternet) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, addrs ...string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -38,10 +39,10 @@ func (w *testInternet) host(t testing.TB, cert *tls.Certificate, h http.HandlerF
 	w.at(s.Listener.Addr().String(), addrs...)
 }
 
-// usageRecorder records the usage of a run's model.
+// usageRecorder records the usage that a run's model reports.
 type usageRecorder struct {
 	mu     sync.Mutex
-	models [][2]string // in the response and in the request
+	models [][2]string // for each call, the model named in the response and in the request
 	total  stint.Tokens
 	heard  int
 	news   chan struct{}
@@ -49,7 +50,7 @@ type usageRecorder struct {
 
 func newUsageRecorder() *usageRecorder { return &usageRecorder{news: make(chan struct{}, 1000)} }
 
-// model returns an endpoint that counts in c.
+// model returns a model of the API kind at the URL base that reports its usage to c.
 func (c *usageRecorder) model(kind, base string) *egress.Model {
 	return &egress.Model{
 		Type: kind, BaseURL: base, Key: key,
@@ -87,7 +88,7 @@ func (c *usageRecorder) is(t testing.TB, want stint.Tokens) {
 	}
 }
 
-// offering opens an uplink whose model is Anthropic's at provider.test.
+// offering opens an uplink with a model of the Anthropic API at provider.test.
 func (w *testInternet) offering(t testing.TB, o options) (*testSandbox, *usageRecorder) {
 	t.Helper()
 	c := newUsageRecorder()
@@ -101,7 +102,8 @@ func (w *testInternet) offering(t testing.TB, o options) (*testSandbox, *usageRe
 	return w.open(t, o), c
 }
 
-// post sends a request of a program in the sandbox.
+// post sends a POST request from the sandbox and returns the status, body, and headers of
+// the response. The elements of headers alternate between names and values.
 func (b *testSandbox) post(to, body string, headers ...string) (int, string, http.Header) {
 	b.t.Helper()
 	r, err := http.NewRequest(http.MethodPost, to, strings.NewReader(body))

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-const site = "93.184.216.34" // somewhere in the public internet
+const site = "93.184.216.34" // an address in the public internet
 
 func TestNamesByMode(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestNamesByMode(t *testing.T) {
 		mode  policy.Mode
 		allow string
 		name  string
-		rule  string // that refuses; empty when the name may be reached
+		rule  string // the refusing rule; empty if the name resolves
 	}{
 		{"", "", "example.com", ""},
 		{policy.Public, "", "example.com", ""},
@@ -71,7 +71,8 @@ func TestNamesByMode(t *testing.T) {
 	}
 }
 
-// special maps addresses that a name must not resolve to, to the refusing rule.
+// special contains addresses that are refused as the address of a name, with the refusing
+// rule.
 var special = map[string]string{
 	"10.0.0.1": "private address", "172.16.0.1": "private address", "172.31.255.255": "private address", "192.168.1.1": "private address",
 	"127.0.0.1": "loopback address", "127.255.255.254": "loopback address", "0.0.0.0": "unspecified address", "0.1.2.3": "unspecified address",
@@ -154,7 +155,7 @@ func TestAllowedRanges(t *testing.T) {
 	for _, c := range []struct {
 		mode     policy.Mode
 		allow    string
-		target   string // an address, or a name's address after '='
+		target   string // ADDRESS:PORT, or NAME=ADDRESS:PORT for a name with this address
 		reaches  bool
 		ruleSays string
 	}{

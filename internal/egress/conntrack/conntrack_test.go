@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// piped returns a dial function with one end of a pipe, and stores the other in far.
+// piped returns a dial function that creates a pipe, returns one end of the pipe, and stores
+// the other end in far.
 func piped(far *net.Conn) conntrack.DialFunc {
 	return func(context.Context, string, uint16) (net.Conn, string, error) {
 		near, other := net.Pipe()
@@ -50,7 +51,8 @@ func TestCloseClosesConnections(t *testing.T) {
 	s.Close()
 }
 
-// TestCloseWaitsForDials closes a set while a connection is being opened.
+// TestCloseWaitsForDials closes a set of connections during a dial. Close cancels the dial,
+// waits for its end, and closes the resulting connection.
 func TestCloseWaitsForDials(t *testing.T) {
 	t.Parallel()
 	s := conntrack.New(t.Context())

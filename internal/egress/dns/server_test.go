@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/dns"
 )
 
-// question returns a query for a name's A record.
+// question returns a query for the A record of name, with an EDNS record if edns is true.
 func question(t testing.TB, name string, edns bool) []byte {
 	t.Helper()
 	m := dnsmessage.Message{
@@ -47,7 +47,7 @@ func unpack(t testing.TB, b []byte) (m dnsmessage.Message) {
 	return m
 }
 
-// replies is a resolver with a reply for each name.
+// replies contains the reply for each name.
 type replies map[string]dns.Reply
 
 func (r replies) resolve(_ context.Context, q dnsmessage.Question) dns.Reply {
@@ -195,9 +195,9 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	if first == second || address("first.test") != first {
 		t.Errorf("addresses %v and %v", first, second)
 	}
-	for i := range 8191 { // with first.test, as many as the table holds
+	for i := range 8191 { // together with first.test, these names fill the table
 		address(strings.Repeat("x", i%60+1) + "-" + string(rune('a'+i%26)) + netip.AddrFrom4([4]byte{byte(i >> 8), byte(i)}).String())
-		if name, ok := n.Name(first); !ok || name != "first.test" { // which also keeps it in use
+		if name, ok := n.Name(first); !ok || name != "first.test" { // Name also marks first.test as used
 			t.Fatalf("after %d names: %q, %v", i, name, ok)
 		}
 	}
@@ -209,7 +209,7 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	}
 }
 
-// scripted is a resolver that returns its answers one after the other.
+// scripted is a resolver that returns its answers in order, and repeats the last one.
 type scripted struct {
 	answers []any // []netip.Addr or error
 	asked   []string

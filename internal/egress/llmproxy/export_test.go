@@ -2,8 +2,8 @@ package llmproxy
 
 import "github.com/stint-dev/stint"
 
-// Metered reads a response in pieces of n bytes and returns the model and the
-// reported usage.
+// Metered writes a response to a usage meter in pieces of n bytes. It returns the model and
+// the reported usage.
 func Metered(response []byte, events, anthropic bool, n int) (string, stint.Tokens) {
 	m := newUsageMeter(events)
 	for len(response) > 0 {
@@ -15,13 +15,13 @@ func Metered(response []byte, events, anthropic bool, n int) (string, stint.Toke
 	return m.model, t
 }
 
-// Estimated reads a response at once and returns the usage of a call with a
-// request of requestBytes bytes.
+// Estimated writes a whole response to a usage meter. It returns the usage of a call with a
+// request of requestBytes bytes, which is estimated if the response reports none.
 func Estimated(response []byte, events, anthropic bool, requestBytes int64, interrupted bool) stint.Tokens {
 	m := newUsageMeter(events)
 	_, _ = m.Write(response)
 	return m.usage(anthropic, requestBytes, interrupted)
 }
 
-// NewUsageMeter returns a meter as a writer.
+// NewUsageMeter returns a new usage meter.
 func NewUsageMeter(events bool) interface{ Write([]byte) (int, error) } { return newUsageMeter(events) }

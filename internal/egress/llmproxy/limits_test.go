@@ -18,7 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// heldBody is a request's body whose first Read waits until release is closed.
+// heldBody is a request body. Read closes reached, waits until release is closed, and
+// returns io.EOF.
 type heldBody struct {
 	reached, release chan struct{}
 	once             sync.Once
@@ -66,7 +67,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 		})
 		<-b.reached
 	}
-	for _, length := range []int64{2, -1} { // refused before or while it is read
+	for _, length := range []int64{2, -1} { // refused before the body is read, and while it is read
 		w, x := send(strings.NewReader("{}"), length)
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `"type":"rate_limit_error"`) || w.Header().Get("X-Should-Retry") != "" || !x.Refused || x.Err == nil {
 			t.Errorf("length %d: %d %s %v, %+v", length, w.Code, w.Body, w.Header(), x)
@@ -80,7 +81,8 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	}
 }
 
-// A longer line or response is forwarded and not parsed. Its tokens are estimated.
+// A line of more than 8 MiB in a stream of events, or another response of more than 16 MiB,
+// is not parsed. Its usage is estimated.
 func TestLongResponsesAreEstimated(t *testing.T) {
 	t.Parallel()
 	const (

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 )
 
-// Responses in the dialects.
+// Responses of the three model APIs, as streams of events and as whole bodies.
 const (
 	anthropicStart = `event: message_start
 data: {"type":"message_start","message":{"model":"claude-x","id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":300,"cache_read_input_tokens":4000,"cache_creation":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":0},"output_tokens":3,"service_tier":"standard"}}}
@@ -80,8 +80,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// Without reported usage, a token is estimated for four bytes of the request and
-// of the generated text.
+// If a response reports no usage, the usage is estimated: one token for four bytes of the
+// request, and one token for four bytes of the generated text.
 func TestUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	word := strings.Repeat("w", 40)
@@ -115,8 +115,8 @@ func TestUsageIsEstimated(t *testing.T) {
 	}
 }
 
-// FuzzMeter checks that the result does not depend on how a response is split, and
-// equals that of encoding/json.
+// FuzzMeter checks that the result does not depend on how a response is split, and that the
+// number of output tokens equals the number that encoding/json decodes.
 func FuzzMeter(f *testing.F) {
 	for _, seed := range []string{anthropicBody, chatBody, anthropicStart + anthropicEnd, responsesStart + responsesEnd, chatEnd, `{"usage":{"input_tokens":1}}`, "{\"a\":[{}, \"\\u00e9\", 1e3],\"usage\":{\"output_tokens\":7}}"} {
 		f.Add([]byte(seed), 3)
@@ -147,8 +147,8 @@ func FuzzMeter(f *testing.F) {
 	})
 }
 
-// unique reports whether the relevant names occur once and unescaped in b, so that
-// it has one interpretation.
+// unique reports whether the names of the relevant keys occur at most once and unescaped in
+// b. In other cases, the meter and encoding/json may interpret b differently.
 func unique(b []byte) bool {
 	s := strings.ToLower(string(b))
 	return strings.Count(s, "usage") <= 1 && strings.Count(s, "tokens") <= 1 && strings.Count(s, "output_tokens\"") <= 1 && !strings.Contains(s, `\`) && !strings.Contains(s, "message") && !strings.Contains(s, "response")

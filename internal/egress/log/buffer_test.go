@@ -25,8 +25,9 @@ func (r *recorder) deliver(e log.Entry) {
 	r.entries = append(r.entries, e)
 }
 
-// summary returns the number of entries by action and rule, the sum of the
-// suppressed ones, and the errors.
+// summary returns the delivered entries in order: the number of consecutive entries with
+// the same action, such as "5 deny", and each suppressed entry with its count and rule. The
+// words "at the limit" follow an entry with an error.
 func (r *recorder) summary() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,14 +80,14 @@ func TestBufferLimitsRate(t *testing.T) {
 		var r recorder
 		b := log.NewBuffer(time.Now, 100_000, r.deliver)
 		write(b, 1100, log.Allow)
-		write(b, 5, log.Deny) // has its own limits
+		write(b, 5, log.Deny) // denied entries have their own limit
 		synctest.Wait()
 		if diff := cmp.Diff("1000 allow, 5 deny", r.summary()); diff != "" {
 			t.Errorf("at once (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		write(b, 300, log.Allow) // 200 a second are accepted
+		write(b, 300, log.Allow) // 200 entries per second are accepted
 		b.Close()
 		if diff := cmp.Diff("1000 allow, 5 deny, suppressed 100 allow, 200 allow, suppressed 100 allow", r.summary()); diff != "" {
 			t.Errorf("after a second and Close (-want +got):\n%s", diff)
@@ -99,7 +100,7 @@ func TestBufferLimitsNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
 		b := log.NewBuffer(time.Now, 40, r.deliver)
-		for range 3 { // the limit is reported once and at the end
+		for range 3 { // suppressed entries are reported when the limit is reached, and by Close
 			write(b, 20, log.Deny)
 			write(b, 20, log.Allow)
 			time.Sleep(2 * time.Second)
@@ -133,7 +134,7 @@ func TestBufferDoesNotBlock(t *testing.T) {
 				delivered++
 			}
 		}
-		if delivered != 2065 || delivered+suppressed != 4000 { // the queue, and the entry in deliver
+		if delivered != 2065 || delivered+suppressed != 4000 { // the entries in the queue, and the entry in the blocked function
 			t.Errorf("%d entries were delivered and %d suppressed", delivered, suppressed)
 		}
 	})

@@ -45,7 +45,7 @@ type seen struct {
 	Body   string
 }
 
-// capture sends an empty response and records the request.
+// capture returns a handler that sends each request to got and an empty response.
 func capture(got chan<- seen) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -178,7 +178,8 @@ func TestInvalidSecretValueIsRefused(t *testing.T) {
 	}
 }
 
-// echoing returns the value that it received in different parts of a response.
+// echoing is a handler that returns the request header X-Key. The path selects the part of
+// the response that contains its value.
 func echoing(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("X-Key")
 	switch r.URL.Path {

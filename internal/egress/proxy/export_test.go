@@ -18,7 +18,7 @@ func ReadStrict(in io.Reader) (passed []byte, requests int, head, body bool) {
 // EmptyRequest is the request that net/http receives instead of a refused one.
 var EmptyRequest = emptyRequest
 
-// readOnly is a net.Conn of which only Read may be called.
+// readOnly is a net.Conn that supports only Read.
 type readOnly struct {
 	net.Conn
 	io.Reader

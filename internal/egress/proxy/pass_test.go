@@ -23,7 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// everyWay runs a test with each combination of protocols.
+// everyWay runs a test with each combination of the protocol between client and proxy and
+// the protocol between proxy and server.
 func everyWay(t *testing.T, upstream http.HandlerFunc, test func(t *testing.T, w *testProxy, c *http.Client)) {
 	t.Helper()
 	for name, way := range map[string]struct {
@@ -199,7 +200,7 @@ func TestEventsAreNotDelayed(t *testing.T) {
 		}
 		defer res.Body.Close()
 		for i := range 3 {
-			ch <- struct{}{} // the handler waits here, so the event is not flushed by its end
+			ch <- struct{}{} // after the event, the handler waits again, so its end does not flush the event
 			buf := make([]byte, 9)
 			if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != fmt.Sprintf("data: %d\n\n", i) {
 				t.Fatalf("event %d: %q, %v", i, buf, err)
@@ -295,7 +296,7 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 			}
 			e := w.next()
 			if want == 417 {
-				if e.RequestBytes != 0 && e.Protocol == "http/1.1" { // Go's HTTP/2 server does not report it to its handler
+				if e.RequestBytes != 0 && e.Protocol == "http/1.1" { // Go's HTTP/2 server hides the header Expect from the handler
 					t.Errorf("%d bytes were sent although the server refused them", e.RequestBytes)
 				}
 				continue
@@ -381,7 +382,7 @@ func TestRequestsAreRecordedOneAtATime(t *testing.T) {
 	}
 }
 
-// pair returns the two ends of a connection.
+// pair returns the two ends of a new TCP connection.
 func pair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
