@@ -24,8 +24,8 @@ func document(raw []byte) (*openapi3.T, error) {
 
 var embedded = sync.OnceValues(func() (*openapi3.T, error) { return document(api.OpenAPI) })
 
-// valid returns the contract, which is checked once for all tests. Tests do not modify
-// it.
+// valid returns the embedded contract, which is parsed and validated once for all
+// tests. Tests must not modify it.
 func valid(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := embedded()
@@ -57,7 +57,8 @@ func TestContractIsValid(t *testing.T) {
 	}
 }
 
-// TestInvalidExamples checks that the validation finds invalid examples.
+// TestInvalidExamples checks that the contract is invalid if one of its examples
+// violates its schema.
 func TestInvalidExamples(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][2]string{
@@ -107,8 +108,8 @@ func TestOperationsAreComplete(t *testing.T) {
 	}
 }
 
-// mayBeRepeated contains the POST operations that are idempotent, and the one whose
-// messages have their own IDs.
+// mayBeRepeated contains the POST operations that need no Idempotency-Key: the
+// idempotent ones, and callTools, whose JSON-RPC messages have their own IDs.
 var mayBeRepeated = map[string]bool{"sendChunks": true, "findMissingChunks": true, "readArtifactChunks": true, "readVolumeChunks": true, "callTools": true}
 
 func requiredStatuses(op operation) []string {
@@ -141,7 +142,8 @@ func TestResponsesHaveCommonHeaders(t *testing.T) {
 	}
 }
 
-// TestErrorsMatchStatuses checks the type and the codes of errors for each status.
+// TestErrorsMatchStatuses checks that the contract allows, for each status, exactly the
+// type and the codes of its errors.
 func TestErrorsMatchStatuses(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)
@@ -162,7 +164,7 @@ func TestErrorsMatchStatuses(t *testing.T) {
 	}
 	check := func(at, status string, r *openapi3.Response) {
 		body := r.Content["application/json"].Schema
-		if last := len(body.Value.AnyOf) - 1; last >= 0 { // in addition to errors of JSON-RPC
+		if last := len(body.Value.AnyOf) - 1; last >= 0 { // /mcp also allows errors of JSON-RPC; the error of the API is last
 			body = body.Value.AnyOf[last]
 		}
 		pair := body.Value.AllOf[1].Value.Properties["error"].Value.Properties
@@ -173,7 +175,7 @@ func TestErrorsMatchStatuses(t *testing.T) {
 	}
 	for _, op := range operations(doc) {
 		for status, r := range op.Responses.Map() {
-			if status >= "400" && (op.path != "/mcp" || status != "404") { // this one has only errors of JSON-RPC
+			if status >= "400" && (op.path != "/mcp" || status != "404") { // /mcp returns 404 only as a JSON-RPC error
 				check(op.method+" "+op.path+" "+status, status, r.Value)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// types maps each schema to its type in package stint. without lists members of the
-// type that the schema does not have.
+// types maps names of schemas to values of their Go types in package stint. without
+// lists the JSON members of the type that the schema does not have.
 var types = map[string]struct {
 	of      any
 	without []string
@@ -69,7 +69,8 @@ var types = map[string]struct {
 	"RunPage":            {of: stint.Page[stint.RunSummary]{}},
 }
 
-// members returns the JSON members of a struct, and those that can be omitted.
+// members returns the names of the JSON members of a struct, including those of
+// embedded structs, and the names of the members that may be omitted.
 func members(t reflect.Type) (all, optional []string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -144,7 +145,8 @@ func TestEnumerationsMatchConstants(t *testing.T) {
 	}
 }
 
-// TestExamplesRoundTrip decodes the examples into the types and encodes them again.
+// TestExamplesRoundTrip checks that an example does not change if it is decoded into
+// its Go type and encoded again.
 func TestExamplesRoundTrip(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)

@@ -52,15 +52,15 @@ func TestPushReturnsTheReadersError(t *testing.T) {
 	}
 }
 
-// archiveServer serves an archive and breaks the nth connection after the nth length in
-// cuts.
+// archiveServer serves an archive. The response to the nth request breaks after
+// cuts[n-1] bytes. Responses to further requests are complete.
 type archiveServer struct {
 	t       *testing.T
 	archive []byte
 	cuts    []int
 	ranges  []string
-	digest  string // Repr-Digest
-	moves   bool   // each response has another ETag
+	digest  string // value of the Repr-Digest header; empty means no header
+	moves   bool   // whether each response has a new ETag
 }
 
 func (v *archiveServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,8 @@ func TestDownloadResumes(t *testing.T) {
 	}
 }
 
-// TestDownloadResumesWithAnotherETag resumes a download after the ETag has changed.
+// TestDownloadResumesWithAnotherETag checks that a download can be resumed if the ETag
+// of the archive has changed and the content has not.
 func TestDownloadResumesWithAnotherETag(t *testing.T) {
 	t.Parallel()
 	archive := bytes.Repeat([]byte("0123456789"), 10_000)
@@ -181,7 +182,8 @@ func TestDownloadWithoutVersion(t *testing.T) {
 	}
 }
 
-// TestDownloadIsOfOneVersion changes the current version while the connection breaks.
+// TestDownloadIsOfOneVersion checks that a resumed download continues with the version
+// that it began with, although the current version changed when the connection broke.
 func TestDownloadIsOfOneVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"", "latest"} {

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "stint_live_0123"
 
-// serve starts a server and returns a client of it with short pauses.
+// serve starts a test server and returns a client of this server. The client attempts
+// each request up to four times, with short pauses.
 func serve(t *testing.T, h http.Handler) *client.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -60,7 +61,7 @@ func TestCreateRunIsRepeatedWithOneKey(t *testing.T) {
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
 		switch len(keys) {
 		case 1:
-			panic(http.ErrAbortHandler) // the response is lost
+			panic(http.ErrAbortHandler) // closes the connection without a response
 		case 2:
 			w.Header().Set("Retry-After", "0")
 			writeJSON(w, 503, `{"error":{"type":"api_error","code":"unavailable","message":"Later."}}`)
@@ -315,7 +316,7 @@ func TestSegmentsThatWouldChangeThePathAreRefused(t *testing.T) {
 
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
-	const unused = "http://127.0.0.1:1" // a port that no other test uses
+	const unused = "http://127.0.0.1:1" // no server listens on this port
 	c, err := client.New(client.Options{URL: unused, Backoff: time.Microsecond, Attempts: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -17,12 +17,13 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// script responds to the nth request for a stream with its nth part, and to further
-// requests with the last part. After a part that ends with "…", it breaks the
-// connection.
+// script is a handler for requests of an event stream. It responds to the nth request
+// with the nth part, and to further requests with the last part. A part is the text of
+// a stream, or one of the statuses "204", "503", and "404". If the text ends with "…",
+// script sends the text before it and then breaks the connection.
 type script struct {
 	parts []string
-	after []string // Last-Event-ID of each request
+	after []string // Last-Event-ID header of each request
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +143,8 @@ func TestOtherContentTypeIsAnError(t *testing.T) {
 	}
 }
 
-// hanging sends one event and then nothing until the client disconnects.
+// hanging is a handler that sends one event, and then nothing until the client
+// disconnects.
 func hanging(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, frame(1, "status", `{"status":"pending"}`))
@@ -206,8 +208,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestSilentStreamIsResumed checks that the client reconnects if the stream is silent
-// for too long.
+// TestSilentStreamIsResumed checks that the client reconnects if it receives nothing
+// for more than a minute.
 func TestSilentStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +221,7 @@ func TestSilentStreamIsResumed(t *testing.T) {
 			context.AfterFunc(r.Context(), func() { in.CloseWithError(r.Context().Err()) })
 			go func() {
 				if len(after) == 1 {
-					io.WriteString(in, frame(1, "status", "{}")) // the stream is silent after this
+					io.WriteString(in, frame(1, "status", "{}")) // further data never arrives
 				} else {
 					io.WriteString(in, frame(2, "complete", "{}"))
 				}

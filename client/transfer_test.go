@@ -21,7 +21,7 @@ func TestChunkCalls(t *testing.T) {
 		if broken < 2 && r.Method == http.MethodPost && !strings.HasSuffix(r.URL.Path, "/chunks") {
 			broken++
 			w.Header().Set("Content-Length", "100")
-			io.WriteString(w, "half") // the connection closes before the rest
+			io.WriteString(w, "half") // the connection closes before the other bytes are sent
 			return
 		}
 		seen = append(seen, call)

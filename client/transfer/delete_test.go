@@ -11,7 +11,8 @@ import (
 	"github.com/stint-dev/stint/client/transfer"
 )
 
-// writeFiles writes files, given as a map from name to content.
+// writeFiles writes files below dir and creates their parent folders. files maps the
+// path of each file to its content.
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -20,7 +21,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// fileNames lists the files below dir.
+// fileNames returns the sorted relative paths of all entries below dir except folders.
 func fileNames(t *testing.T, dir string) []string {
 	t.Helper()
 	got := shape(t, dir)
@@ -28,8 +29,8 @@ func fileNames(t *testing.T, dir string) []string {
 	return slices.Sorted(maps.Keys(got))
 }
 
-// TestDeleteKeepsIgnored checks that a pull keeps entries that local ignore files
-// exclude, also when it is repeated.
+// TestDeleteKeepsIgnored checks that a pull with Delete keeps the entries that local
+// ignore files exclude, and that a second pull keeps them, too.
 func TestDeleteKeepsIgnored(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
@@ -49,8 +50,8 @@ func TestDeleteKeepsIgnored(t *testing.T) {
 	}
 }
 
-// TestFolderWithIgnoredIsNotReplaced checks that neither a file nor a link of the
-// version replaces a folder that contains ignored entries.
+// TestFolderWithIgnoredIsNotReplaced checks that a pull fails if a file or link of the
+// version would replace a local folder that contains ignored entries.
 func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]map[string]string{
@@ -77,7 +78,8 @@ func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			// Without ignored entries, the folder is replaced.
+			// After its entries are removed, the folder is replaced, unless an ignore file
+			// excludes the folder itself or a folder in it.
 			for path := range local {
 				if strings.HasPrefix(path, "a/") && filepath.Base(path) != ".stintignore" {
 					must(t, os.Remove(filepath.Join(to, path)))
@@ -90,8 +92,8 @@ func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestTemporaryFiles checks that temporary files of an interrupted pull are not
-// pushed, and that the next pull removes them.
+// TestTemporaryFiles checks that a push skips the temporary files of an interrupted
+// pull, and that the next pull removes them from the folders of the version.
 func TestTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()

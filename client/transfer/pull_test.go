@@ -96,8 +96,9 @@ func TestPullDelete(t *testing.T) {
 	equal(t, "deleted", int64(3), done.Deleted)
 }
 
-// TestMovedFoldersAreNotFetchedAgain checks that the cache of an earlier pull is used
-// for a moved folder. Folders that no version contained are not read.
+// TestMovedFoldersAreNotFetchedAgain checks that, if a folder was moved, a pull copies
+// its files from the old local path, which is known from the cache of the previous
+// pull. A pull does not read local folders that are not in a pulled version.
 func TestMovedFoldersAreNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()

@@ -52,7 +52,7 @@ func TestCache(t *testing.T) {
 	o := transfer.PushOptions{Cache: cache, Now: func() time.Time { return clock }}
 	push(t, m, dir, o)
 	asked := m.asked
-	for m.asked == asked { // the clock of inodes is coarse: repeat until the change time differs
+	for m.asked == asked { // change times are coarse: repeat until the change time differs
 		must(t, os.Chmod(filepath.Join(dir, "a"), 0))
 		must(t, os.Chmod(filepath.Join(dir, "a"), 0o644))
 		push(t, m, dir, o)
@@ -61,7 +61,7 @@ func TestCache(t *testing.T) {
 	push(t, m, dir, o)
 	equal(t, "and when nothing was", 1, m.asked-asked)
 
-	m.chunks = map[treewire.Hash]treewire.Frame{} // the server lost the chunks in the cache
+	m.chunks = map[treewire.Hash]treewire.Frame{} // the server loses all chunks; the cache still lists them
 	push(t, m, dir, o)
 	equal(t, "chunks on a server that had lost them", 2, len(m.chunks))
 
@@ -81,7 +81,7 @@ func TestRecentChangesAreReadAgain(t *testing.T) {
 	m, dir, cache := newMemory(t), t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	file := filepath.Join(dir, "a")
 	at := time.Now()
-	for _, text := range []string{"one", "two"} { // of one size and time
+	for _, text := range []string{"one", "two"} { // with the same size and modification time
 		must(t, os.WriteFile(file, []byte(text), 0o644))
 		must(t, os.Chtimes(file, at, at))
 		push(t, m, dir, transfer.PushOptions{Cache: cache})

@@ -28,21 +28,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a server in memory. It verifies the chunks and trees that it receives.
+// memory is a transfer.Remote that stores chunks and one tree in memory. It verifies
+// received chunks and refuses a tree whose chunks are missing.
 type memory struct {
 	t testing.TB
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards chunks, tree, and the counters
 	chunks map[treewire.Hash]treewire.Frame
-	tree   []byte // the current version
-	asked  int    // hashes in requests for missing chunks
-	sent   int    // chunks that were received
-	given  int    // chunks that were fetched
+	tree   []byte // tree of the current version
+	asked  int    // number of hashes in requests for missing chunks
+	sent   int    // number of received chunks
+	given  int    // number of chunks in responses
 
-	// breakAt returns the number of bytes of a response after which the connection
-	// breaks; nil means never.
+	// breakAt returns after how many bytes the connection breaks during a response of
+	// length bytes. The response is complete if the result is at least length, or if
+	// breakAt is nil.
 	breakAt func(length int) int
-	// onSend is called before chunks are stored.
+	// onSend is called before received chunks are stored. If it returns an error,
+	// SendChunks returns this error and stores nothing. A nil onSend is not called.
 	onSend func() error
 }
 
@@ -176,7 +179,9 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the connection broke") }
 
-// shape returns the mode, time, and target or checksum of each entry of a folder.
+// shape describes the entries below dir. It maps the relative path of each entry to its
+// mode, its modification time, and the size and checksum of a file or the target of a
+// link.
 func shape(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -211,8 +216,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// change makes random changes in a folder: it creates, rewrites, moves, and removes
-// entries.
+// change makes up to twelve random changes below dir: it creates, rewrites, moves, and
+// removes entries.
 func change(t testing.TB, rng *rand.Rand, dir string) {
 	t.Helper()
 	name := func() string { return string(rune('a' + rng.IntN(5))) }
@@ -254,7 +259,8 @@ func change(t testing.TB, rng *rand.Rand, dir string) {
 	}
 }
 
-// size returns a small size, except in one of twenty cases.
+// size returns a random file size in bytes: 3 MiB in one of twenty cases, and otherwise
+// at most 70,000 bytes.
 func size(rng *rand.Rand) int {
 	if rng.IntN(20) == 0 {
 		return 3 << 20
@@ -262,7 +268,8 @@ func size(rng *rand.Rand) int {
 	return []int{0, 1, 100, 70_000}[rng.IntN(4)]
 }
 
-// random returns n bytes. There are few different contents, so that chunks repeat.
+// random returns n bytes, generated from one of three seeds, so that files share
+// chunks. Some large results have a change in the middle.
 func random(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(rng.IntN(3))}).Read(b)
@@ -293,8 +300,9 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// TestRandomPushPull pushes a folder with random changes and pulls it into one with an
-// older state and other entries.
+// TestRandomPushPull pushes a folder with random changes and pulls it into a second
+// folder, which contains the previous version and its own random changes. After the
+// pull, both folders must be equal.
 func TestRandomPushPull(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -99,8 +99,9 @@ func TestNextReturnsReadError(t *testing.T) {
 	}
 }
 
-// FuzzNext checks that the events equal those of a naive parser, that they do not
-// depend on the size of the reads, and that no event exceeds the limit.
+// FuzzNext checks that the reader returns the same events as a naive parser, that the
+// events do not depend on the size of the reads, and that no event exceeds the size
+// limit.
 func FuzzNext(f *testing.F) {
 	f.Add([]byte("event: status\ndata: {\"status\":\"running\"}\nid: 2\n\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: a\r\n\r\ndata: b\r\rdata\n\n: c\n"))
@@ -125,7 +126,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// naive returns the events of a complete stream.
+// naive is the naive parser of FuzzNext. It returns the events of a complete stream and
+// has no size limit.
 func naive(in string) []sse.Event {
 	in = strings.TrimPrefix(in, "\ufeff")
 	in = strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n")
