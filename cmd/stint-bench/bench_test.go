@@ -15,13 +15,15 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// smallAmounts keeps the tests short, and is large enough to execute all code.
+// smallAmounts keeps the tests short, but is large enough that each scenario executes
+// all of its code.
 var smallAmounts = amounts{
 	each: 150 * time.Millisecond, anchor: 40 * time.Millisecond, samples: 5, streams: 12, fanoutStreams: 24,
 	listed: 1500, rate: 40, files: 60, largeBytes: 8 << 20, entries: 100, artifactBytes: 2 << 20, artifactFiles: 20,
 }
 
-// measureSmall measures scenarios with smallAmounts and returns the rows.
+// measureSmall measures the named scenarios with smallAmounts and returns the rows of
+// the report. It checks the progress messages, and that no files are left.
 func measureSmall(t *testing.T, o options, names ...string) []Row {
 	t.Helper()
 	self, err := os.Executable()
@@ -54,8 +56,8 @@ func measureSmall(t *testing.T, o options, names ...string) []Row {
 	return r.Rows
 }
 
-// checkRows checks that the rows belong to the named scenarios, contain a measurement,
-// and have no error.
+// checkRows checks that the rows belong to exactly the named scenarios, and that each
+// row has a measurement and no error.
 func checkRows(t *testing.T, rows []Row, names ...string) {
 	t.Helper()
 	var seen []string
@@ -65,7 +67,7 @@ func checkRows(t *testing.T, rows []Row, names ...string) {
 			t.Errorf("%s: %s", r.Scenario, r.Error)
 			continue
 		}
-		if r.Measured.String() == "" && r.Note == "" { // an agent that is not available has a note instead
+		if r.Measured.String() == "" && r.Note == "" { // the row of an unavailable agent has a note instead
 			t.Errorf("%s, %s: nothing was measured", r.Scenario, r.What)
 		}
 		if r.AnchorMeasured != nil && r.Ratio <= 0 {

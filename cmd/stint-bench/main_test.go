@@ -14,7 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// TestMain makes the test binary stint, stint-bench, and the agents, too.
+// TestMain makes the test binary act as stint, as a child process of stint-bench, or as
+// an agent, if it is started with the arguments of one of them.
 func TestMain(m *testing.M) {
 	fakecli.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "version") {

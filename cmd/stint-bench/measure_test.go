@@ -138,8 +138,8 @@ func TestAnchorsWriteToTheDisk(t *testing.T) {
 	}
 }
 
-// TestStreamsCountSplitEvents sends the stream in pieces of several sizes, so that
-// events are split at all positions.
+// TestStreamsCountSplitEvents sends a stream in pieces of several sizes, so that the
+// pieces split events at different positions.
 func TestStreamsCountSplitEvents(t *testing.T) {
 	t.Parallel()
 	const events = 5

@@ -48,12 +48,12 @@ func TestMiddle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		measured, anchor []float64
-		want             int // the chosen round
+		want             int // index of the chosen round
 	}{
 		{[]float64{1}, []float64{2}, 0},
 		// The ratios are 4, 1, and 2. The last round has the median ratio.
 		{[]float64{4, 9, 6}, []float64{1, 9, 3}, 2},
-		{[]float64{3, 1}, []float64{1, 1}, 1}, // the ratios are 3 and 1: the smaller one
+		{[]float64{3, 1}, []float64{1, 1}, 1}, // the ratios are 3 and 1; the smaller of two is chosen
 	} {
 		rate, anchor := middle(c.measured, c.anchor)
 		if rate != c.measured[c.want] || anchor != c.anchor[c.want] {
@@ -71,7 +71,7 @@ func TestGoal(t *testing.T) {
 	}{
 		{atMost("p99", 10, 10, "ms"), "p99 ≤ 10 ms", true},
 		{atMost("p99", 10.01, 10, "ms"), "p99 ≤ 10 ms", false},
-		{atMost("", 0, 1.5, "×"), "≤ 1.5 ×", false}, // nothing was measured
+		{atMost("", 0, 1.5, "×"), "≤ 1.5 ×", false}, // 0 means that nothing was measured
 		{atLeast("", 1.8, 1.8, "×"), "≥ 1.8 ×", true},
 		{atLeast("", 1.79, 1.8, "×"), "≥ 1.8 ×", false},
 		{atLeast("rate", 2000, 1960, "/s"), "rate ≥ 1960/s", true},
