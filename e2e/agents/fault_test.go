@@ -8,21 +8,22 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// refusedRequests checks the errors for a wrong key and an unknown model.
+// refusedRequests checks the errors of runs with a wrong model key or an unknown model.
 func refusedRequests(w *tenant) {
 	w.agent("refused", nil)
 	r := w.create(stint.NewRun{Agent: "refused", Prompt: "Hello.", Secrets: map[string]string{"MODEL_KEY": "sk-wrong-key-000"}})
 	w.agent("unknown", object{"model": "mock-small"})
 	w.failed(w.create(stint.NewRun{Agent: "unknown", Prompt: "Hello."}), stint.ReasonExitCode, "mock-small")
 	words := []string{"key", "401"}
-	if w.kind.name != "assistant" { // which does not know the name of the secret
+	if w.kind.name != "assistant" { // the assistant does not know the name of the secret
 		words = append(words, "MODEL_KEY")
 	}
 	w.failed(r, stint.ReasonExitCode, words...)
 }
 
-// faultyRuns are runs whose model is unreachable, always fails, or does not answer.
-// They take long and therefore start before all other runs.
+// faultyRuns are runs whose model is unreachable, responds to every request with status
+// 500 (refused), or does not respond (waiting). They take long and therefore start
+// before all other runs.
 type faultyRuns struct {
 	tenant                        *tenant
 	unreachable, refused, waiting *stint.Run
@@ -41,7 +42,7 @@ func startFaultyRuns(w *tenant) *faultyRuns {
 	}
 }
 
-// check waits for the runs and checks their errors.
+// check waits until the runs have ended and checks their errors.
 func (f *faultyRuns) check(t *testing.T) {
 	t.Helper()
 	w := *f.tenant
@@ -54,7 +55,8 @@ func (f *faultyRuns) check(t *testing.T) {
 	w.failed(f.unreachable, stint.ReasonExitCode, "reach")
 }
 
-// temporaryFault checks that a run survives a temporary fault of the model.
+// temporaryFault checks that a run completes although two model requests fail, one with
+// status 500 and one with status 529.
 func temporaryFault(w *tenant) {
 	w.agent("patient", nil)
 	r := w.run(stint.NewRun{Agent: "patient", Prompt: "[[http: 500*1]] [[run: echo a]] [[http: 529*1]] [[say: made it]]"})
@@ -63,7 +65,8 @@ func temporaryFault(w *tenant) {
 	}
 }
 
-// longPrompt uses a prompt that is longer than a command line can be.
+// longPrompt checks that the model receives a whole prompt that is longer than a
+// command line can be.
 func longPrompt(w *tenant) {
 	w.agent("reader", nil)
 	words := strings.Repeat("All work and no play. ", 10_000)
@@ -75,8 +78,8 @@ func longPrompt(w *tenant) {
 	}
 }
 
-// resultSchema checks that a result matches the schema of the definition, or the run
-// fails.
+// resultSchema checks that a run completes if its result matches the schema of the
+// definition, and fails otherwise.
 func resultSchema(w *tenant) {
 	w.agent("former", object{"output": object{"schema": object{
 		"type": "object", "properties": object{"answer": object{"type": "integer"}}, "required": []string{"answer"}, "additionalProperties": false,
@@ -88,8 +91,9 @@ func resultSchema(w *tenant) {
 	w.fails(stint.NewRun{Agent: "former", Prompt: `[[say: {"answer": "many"}]]`}, stint.ReasonExitCode, "output.schema")
 }
 
-// damagedConversation checks that a run whose conversation cannot be read fails, and
-// that an earlier conversation can still be continued.
+// damagedConversation checks that a run fails if it continues a conversation whose file
+// is damaged, and that the conversation of an earlier checkpoint can still be
+// continued.
 func damagedConversation(w *tenant) {
 	w.agent("breaker", nil)
 	first := w.run(stint.NewRun{Agent: "breaker", Prompt: "first-word. [[run: echo good]]"})

@@ -6,7 +6,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// budget checks that a run is warned near its budget and ended beyond it.
+// budget checks that a run gets one warning shortly before it reaches its token budget,
+// and fails when it exceeds the budget.
 func budget(w *tenant) {
 	w.agent("spender", object{"limits": object{"maxTokens": 1000}})
 	r := w.fails(stint.NewRun{
@@ -26,7 +27,8 @@ func budget(w *tenant) {
 	}
 }
 
-// turnLimit checks that a run with a limit of two turns takes two.
+// turnLimit checks that a run with a limit of two turns fails before its fourth model
+// call.
 func turnLimit(w *tenant) {
 	w.agent("turner", nil)
 	w.fails(stint.NewRun{

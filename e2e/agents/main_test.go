@@ -9,11 +9,12 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
-	installation.Parallel(6) // each agent uses a processor for a second and waits in between
+	installation.Parallel(6) // an agent needs a processor for about a second, and mostly waits
 	installation.Main(m)
 }
 
-// testCase runs for every kind of agent in a new organisation.
+// testCase is a test that runs once for each kind of agent, each time in a new
+// organisation.
 type testCase struct {
 	name string
 	run  func(*tenant)

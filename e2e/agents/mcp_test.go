@@ -17,9 +17,9 @@ import (
 )
 
 // runsOfOtherAgents checks that an agent with access to the API can run other agents,
-// up to the depth that the operator allows.
+// up to the maximum depth of the server.
 func runsOfOtherAgents(w *tenant) {
-	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // its child runs use it too
+	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // a stored secret is also available to child runs
 	installation.Check(w, err)
 	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats what it is told."})
 	w.agent("caller", object{"mcpServers": object{"stint": object{"url": "http://" + stint.APIAlias + "/mcp"}}})
@@ -51,7 +51,7 @@ func runsOfOtherAgents(w *tenant) {
 	}
 }
 
-// runs returns the runs of an agent, or all runs.
+// runs returns the runs of an agent, or all runs of the organisation if agent is empty.
 func (w *tenant) runs(agent string) []stint.RunSummary {
 	w.Helper()
 	var out []stint.RunSummary
@@ -76,8 +76,8 @@ func (w *tenant) onlyRun(agent string) string {
 
 const docsToken = "sk-live-d0c5d0c5d0c51234"
 
-// externalServer checks that an agent uses an external MCP server without seeing its
-// token.
+// externalServer checks that an agent can use an external MCP server, and that the
+// sandbox does not contain the token of this server.
 func externalServer(w *tenant) {
 	docs := serveDocs(w)
 	w.agent("reader", object{
@@ -101,7 +101,7 @@ func externalServer(w *tenant) {
 	w.checkAbsent(r, docsToken)
 }
 
-// docsServer is an MCP server that records the received tokens.
+// docsServer is an MCP server that records the Authorization header of each request.
 type docsServer struct {
 	URL    string
 	mu     sync.Mutex // guards tokens
@@ -123,7 +123,7 @@ func serveDocs(w *tenant) *docsServer {
 		d.mu.Lock()
 		d.tokens = append(d.tokens, r.Header.Get("Authorization"))
 		d.mu.Unlock()
-		r.Host = "127.0.0.1" // the server accepts no other name of this machine
+		r.Host = "127.0.0.1" // the MCP server refuses requests with another name of this machine
 		tools.ServeHTTP(rw, r)
 	}))
 	w.Cleanup(srv.Close)

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// toolAndResult checks the events of a run that changes a file with a tool, and its
-// version, result, and usage.
+// toolAndResult checks a run whose agent changes a file with a tool: the events of the
+// tool call, the artifact version, the result, the usage, and the logs.
 func toolAndResult(w *tenant) {
 	w.agent("worker", nil)
 	r := w.run(stint.NewRun{
@@ -42,7 +42,9 @@ func toolAndResult(w *tenant) {
 	w.checkLogs(r)
 }
 
-// checkEnd compares the result and the usage of a run with the model's.
+// checkEnd checks the result and the usage of a run: both equal those of its complete
+// event, the result is the answer of the model, and the usage is the sum of the model
+// calls.
 func (w *tenant) checkEnd(r *stint.Run) {
 	w.Helper()
 	var text string
@@ -76,8 +78,8 @@ func (w *tenant) usage(r *stint.Run) (u stint.Usage) {
 	return u
 }
 
-// checkLogs checks that the network log contains the model calls, and that the agent
-// log contains lines of the agent.
+// checkLogs checks that the network log contains each model call, and that the agent
+// log contains native output of the agent.
 func (w *tenant) checkLogs(r *stint.Run) {
 	w.Helper()
 	posts := 0

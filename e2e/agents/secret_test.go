@@ -10,13 +10,14 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// search looks for keys in the files, environments, and command lines of the sandbox
-// and writes them to a file, which is not masked. The pattern matches keys but not
-// itself.
+// search is a script that looks for keys in the files, environments, and command lines
+// of the sandbox. It writes the keys to a file, because the content of files is not
+// masked as output is. The pattern matches keys but not itself.
 const search = `{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; find /home /run/stint /tmp -type f -size -9M -exec cat {} +; } 2>/dev/null > seen.txt; ` +
 	`grep -aoE 'sk-live-[0-9a-f]+' seen.txt | sort -u > keys.txt; tr '\0' '\n' < seen.txt | grep -ac '^[A-Z_]*=' > count.txt; cat keys.txt`
 
-// secretKey checks that only the model receives the key.
+// secretKey checks that the model receives the key, and that the sandbox and the data
+// of the API do not contain it.
 func secretKey(w *tenant) {
 	w.agent("prober", object{"environment": object{"COPIED": "${{ secrets.MODEL_KEY }}"}})
 	r := w.run(stint.NewRun{Agent: "prober", ArtifactName: "found", Prompt: "[[run: " + search + "]] [[run: env]]"})
@@ -35,8 +36,8 @@ func secretKey(w *tenant) {
 	}
 }
 
-// checkAbsent checks that neither the API's data about a run nor its files contain a
-// value.
+// checkAbsent checks that a secret is neither in the data of the API about a run, nor
+// in the data that the script search collected in its sandbox.
 func (w *tenant) checkAbsent(r *stint.Run, secret string) {
 	w.Helper()
 	data, err := json.Marshal([]any{r, w.events(r.ID), w.logs(r.ID, "")})
@@ -49,7 +50,7 @@ func (w *tenant) checkAbsent(r *stint.Run, secret string) {
 	}
 }
 
-// file returns a file of the version that a run created.
+// file returns the content of a file in the version that a run created.
 func (w *tenant) file(r *stint.Run, path string) string {
 	w.Helper()
 	if r.ArtifactVersion == nil {
@@ -65,7 +66,7 @@ func (w *tenant) file(r *stint.Run, path string) string {
 	return string(content)
 }
 
-// checkFile checks a file of the version that a run created.
+// checkFile checks the content of a file in the version that a run created.
 func (w *tenant) checkFile(r *stint.Run, path, want string) {
 	w.Helper()
 	if got := w.file(r, path); got != want {

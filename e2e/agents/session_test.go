@@ -15,7 +15,8 @@ import (
 )
 
 // continuedConversation checks that the next run of a session continues the
-// conversation, and that each run from a checkpoint continues it from there.
+// conversation, and that runs from a checkpoint continue the conversation that the
+// checkpoint contains, each in a new session.
 func continuedConversation(w *tenant) {
 	w.agent("talker", nil)
 	first := w.run(stint.NewRun{Agent: "talker", Prompt: "first-word. [[run: echo one > one.txt]]"})
@@ -28,7 +29,7 @@ func continuedConversation(w *tenant) {
 		w.Errorf("the second run does not continue the first; %s", w.story(second.ID))
 	}
 
-	// All start from the first checkpoint at the same time.
+	// All forks start from the first checkpoint at the same time.
 	var forks []*stint.Run
 	for i := range 3 {
 		forks = append(forks, w.create(stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: fmt.Sprintf("fork-%d. [[say: forked %d]]", i, i)}))
@@ -53,8 +54,9 @@ func continuedConversation(w *tenant) {
 	w.checkCalls("third-word", "first-word", "second-word", "third-word")
 }
 
-// checkCalls checks that the model was called with the mark in the newest message, each
-// time after the given messages.
+// checkCalls checks that the model was called with mark in the newest user message. In
+// each of these calls, the user messages must contain the given texts, one each, in
+// this order.
 func (w *tenant) checkCalls(mark string, messages ...string) {
 	w.Helper()
 	calls := w.callsWith(mark)
@@ -75,15 +77,15 @@ func (w *tenant) checkCalls(mark string, messages ...string) {
 	}
 }
 
-// cancelledTool checks that a run which is cancelled during a tool call leaves no
-// process and that its conversation can be continued.
+// cancelledTool checks that a run that is cancelled during a tool call leaves no
+// processes, and that its conversation can be continued.
 func cancelledTool(w *tenant) {
 	w.agent("sleeper", nil)
 	sleepCommand := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
 	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + sleepCommand + "]]"})
 	w.item(r.ID, func(o stint.OutputData) bool { return o.Item != nil && o.Item.Kind == stint.ItemToolCall })
 	w.waitUntil("the tool call", func() bool {
-		return slices.ContainsFunc(processes(sleepCommand), func(line string) bool { return strings.HasPrefix(line, sleepCommand) }) // not its shell
+		return slices.ContainsFunc(processes(sleepCommand), func(line string) bool { return strings.HasPrefix(line, sleepCommand) }) // not the shell that started the command
 	})
 	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
 	installation.Check(w, err)
@@ -104,7 +106,8 @@ func cancelledTool(w *tenant) {
 	}
 }
 
-// killedProgram checks that the conversation of a killed program can be continued.
+// killedProgram checks that a conversation can be continued after the program of its
+// agent was killed.
 func killedProgram(w *tenant) {
 	w.agent("killed", nil)
 	r := w.ended(w.create(stint.NewRun{Agent: "killed", Prompt: "last-word. [[run: echo alive > a; kill -9 $PPID; sleep 9]]"}).ID)
@@ -118,12 +121,12 @@ func killedProgram(w *tenant) {
 	}
 }
 
-// processes returns the command lines of this machine, including sandboxes, that
-// contain the words.
+// processes returns the command lines that contain words, of all processes of this
+// machine, including those in sandboxes, except the test itself.
 func processes(words string) (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range all {
-		line, _ := os.ReadFile(p) // it may have ended
+		line, _ := os.ReadFile(p) // fails if the process has ended
 		if text := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(text, words) && filepath.Base(filepath.Dir(p)) != fmt.Sprint(os.Getpid()) {
 			found = append(found, text)
 		}
@@ -131,7 +134,8 @@ func processes(words string) (found []string) {
 	return found
 }
 
-// waitUntil waits until ok returns true.
+// waitUntil waits until ok returns true. It ends the test after waitLimit; what
+// describes the event for the message.
 func (w *tenant) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)

@@ -23,7 +23,7 @@ import (
 const (
 	// waitLimit is the maximum time to wait for an event.
 	waitLimit = 100 * time.Second
-	// modelKey is the key that the model accepts.
+	// modelKey is the only key that the model accepts.
 	modelKey = "sk-live-3f9a1c77d2e84b06"
 	model    = "mock-large"
 )
@@ -31,10 +31,10 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
-// kind is a framework with its provider.
+// kind is a kind of agent: a framework with a provider of its model.
 type kind struct {
 	name       string
-	dialect    string // of its model calls
+	dialect    string // protocol of its model calls
 	definition func(m *modeltest.Server) object
 }
 
@@ -57,13 +57,14 @@ func provider(kind, at string) object {
 	return object{"type": kind, "baseUrl": at, "apiKey": object{"secret": "MODEL_KEY"}}
 }
 
-// onHost returns a loopback URL of this machine with the host name for sandboxes.
+// onHost replaces 127.0.0.1 in a URL by the host name at which sandboxes reach the
+// loopback interface of this machine.
 func onHost(at string) string { return strings.Replace(at, "127.0.0.1", stint.HostAlias, 1) }
 
 // host is an installation with the agents' programs.
 type host struct{ *installation.Host }
 
-// serve starts a server with the real programs.
+// serve starts a server that runs the real programs of the agents.
 func serve(t *testing.T) *host {
 	t.Helper()
 	return serveWith(t,
@@ -80,7 +81,8 @@ func serveWith(t *testing.T, env ...string) *host {
 	return h
 }
 
-// tenant is an organisation with its model and one kind of agent.
+// tenant is an organisation, the model server that only its runs use, and the kind of
+// agent under test.
 type tenant struct {
 	*testing.T
 	host   *host
@@ -89,7 +91,7 @@ type tenant struct {
 	model  *modeltest.Server
 }
 
-// organisations is the number of organisations, for their names.
+// organisations counts the organisations, to give each a unique name.
 var organisations atomic.Int64
 
 func (h *host) tenant(t *testing.T, k kind) *tenant {
@@ -104,7 +106,8 @@ func (h *host) tenant(t *testing.T, k kind) *tenant {
 	return &tenant{t, h, h.Login(t, org), k, m}
 }
 
-// agent creates an agent. more contains further members of its definition.
+// agent creates an agent. more contains further members of its definition, which
+// replace the default ones.
 func (w *tenant) agent(name string, more object) {
 	w.Helper()
 	d := object{
@@ -132,7 +135,7 @@ func hostOf(at string) string {
 	return u.Host
 }
 
-// create creates a run with the model's key.
+// create creates a run. If n has no secrets, the run gets the key of the model.
 func (w *tenant) create(n stint.NewRun) *stint.Run {
 	w.Helper()
 	if n.Secrets == nil {
@@ -143,13 +146,14 @@ func (w *tenant) create(n stint.NewRun) *stint.Run {
 	return r
 }
 
-// ended waits until a run has ended.
+// ended waits until a run has ended, and returns the run.
 func (w *tenant) ended(id string) *stint.Run {
 	w.Helper()
 	return installation.Ended(w, w.client, id)
 }
 
-// run creates a run and waits until it has completed.
+// run creates a run, waits until it has ended, and returns it. It ends the test if the
+// run did not complete.
 func (w *tenant) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
@@ -159,8 +163,8 @@ func (w *tenant) run(n stint.NewRun) *stint.Run {
 	return r
 }
 
-// fails creates a run and waits until it has failed with an error that contains the
-// words.
+// fails creates a run, waits until it has failed with an error that contains the words,
+// and returns it. Upper and lower case are equal.
 func (w *tenant) fails(n stint.NewRun, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
 	return w.failed(w.create(n), reason, words...)
@@ -186,7 +190,8 @@ func (w *tenant) story(id string) string {
 	return installation.Story(w, w.client, id)
 }
 
-// modelCalls returns the model's calls for a failure message.
+// modelCalls returns a description of the calls that the model received, for a failure
+// message.
 func modelCalls(m *modeltest.Server) string {
 	var b strings.Builder
 	for _, r := range m.Requests() {
@@ -216,7 +221,7 @@ func (w *tenant) outputs(id string) []stint.OutputData {
 	return out
 }
 
-// transcript returns the output text of a run.
+// transcript returns the concatenated output of a run so far.
 func (w *tenant) transcript(id string) string {
 	w.Helper()
 	var b strings.Builder
@@ -226,7 +231,8 @@ func (w *tenant) transcript(id string) string {
 	return b.String()
 }
 
-// item waits for an output event of a running run that is accepted by is.
+// item waits for the first output event of a run for which is returns true, and returns
+// the data of the event.
 func (w *tenant) item(id string, is func(stint.OutputData) bool) stint.OutputData {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)

@@ -11,14 +11,15 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// traps are ways in which agents misbehave, with the results of their runs.
+// traps are ways in which the fake agent misbehaves, with the expected outcomes of the
+// runs.
 var traps = []struct {
 	name   string
-	run    stint.NewRun // its prompt names the trap
+	run    stint.NewRun // the test adds the agent, and a prompt that names the trap
 	status stint.Status
 	reason stint.Reason
-	text   string // in the error, or in the result of a completed run
-	logged string // by the system
+	text   string // part of the error, or of the result if the run completed
+	logged string // part of an entry of the system log
 }{
 	{name: "silent", status: stint.Failed, reason: stint.ReasonExitCode, text: "without a result (exit code 0)"},
 	{name: "crash", status: stint.Failed, reason: stint.ReasonExitCode, text: "It fell over."},
@@ -71,14 +72,14 @@ func TestTraps(t *testing.T) {
 	})
 }
 
-// fake creates an agent whose program is simulated.
+// fake creates an agent whose program is the fake agent, which is the test binary.
 func (w *tenant) fake() {
 	w.Helper()
 	w.agent("fake", object{"environment": object{"GORACE": "atexit_sleep_ms=0"}})
 }
 
-// checkForcedEnd cancels an agent that ignores signals, and checks that it is killed
-// and that its conversation can be continued.
+// checkForcedEnd cancels a run whose agent ignores signals, and checks that the run
+// ends and that its conversation can be continued.
 func (w *tenant) checkForcedEnd() {
 	w.fake()
 	r := w.create(stint.NewRun{Agent: "fake", Prompt: "fake:deaf"})
@@ -98,7 +99,8 @@ func (w *tenant) checkForcedEnd() {
 	}
 }
 
-// TestMissingPrograms checks the errors of a server without the agents' programs.
+// TestMissingPrograms checks that runs fail with helpful errors if the programs of the
+// agents are not installed on the server.
 func TestMissingPrograms(t *testing.T) {
 	t.Parallel()
 	h := serveWith(t, "PATH="+t.TempDir()+":/usr/sbin:/sbin", "STINT_CODEX_BIN=/nowhere/codex")
