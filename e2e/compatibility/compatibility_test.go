@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestDataOfEarlierReleases opens each fixture, compares what the API returns
-// with the recorded responses, and continues to use the data.
+// TestDataOfEarlierReleases opens each fixture, compares the responses of the API with
+// the recorded responses, and continues to use the data.
 func TestDataOfEarlierReleases(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"cd8520c"} {
@@ -51,7 +51,8 @@ func continueWork(t *testing.T, o *opened) {
 	o.compare(func(e exchange) bool { return lasting.MatchString(e.Path) && !strings.Contains(e.Path, "latest") })
 }
 
-// checkStorage checks that every stored byte can be read.
+// checkStorage runs fsck, which reads all stored objects, and checks that it reports
+// many trees and no damage.
 func (o *opened) checkStorage() {
 	o.t.Helper()
 	out := o.stint("fsck", "--data", o.Data, "--json")
@@ -68,7 +69,8 @@ func (o *opened) checkStorage() {
 	}
 }
 
-// usesTokens checks that tokens of the fixture are accepted until they expire.
+// usesTokens checks that the server accepts the tokens of the fixture until they
+// expire, and refuses the revoked token.
 func (o *opened) usesTokens() {
 	o.t.Helper()
 	for name, test := range map[string]struct {
@@ -85,8 +87,8 @@ func (o *opened) usesTokens() {
 	}
 }
 
-// statusOf returns the expected status for the recorded token with this name. It
-// depends on the clock.
+// statusOf returns the expected HTTP status of a request with the recorded token of
+// this name: 200, or 401 after the token has expired.
 func (o *opened) statusOf(name string) int {
 	o.t.Helper()
 	for _, e := range o.recorded.Exchanges {
@@ -109,7 +111,8 @@ func (o *opened) statusOf(name string) int {
 	return 0
 }
 
-// completed starts a run, waits for its end, and returns it with its output.
+// completed creates a run, waits until it has ended, and returns the run and its
+// output.
 func completed(t *testing.T, c *client.Client, n stint.NewRun) (*stint.Run, string) {
 	t.Helper()
 	r := installation.Ended(t, c, installation.Create(t, c, n).ID)
@@ -139,8 +142,8 @@ func sum(text string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// usesStoredSecret checks the value of a secret that the earlier release stored,
-// and that no log shows it.
+// usesStoredSecret checks that a run receives the value of a secret that the earlier
+// release stored, and that neither the events nor the logs of the run show the value.
 func usesStoredSecret(t *testing.T, c *client.Client) {
 	t.Helper()
 	const value = "the-stored-secret-value"
@@ -150,8 +153,9 @@ func usesStoredSecret(t *testing.T, c *client.Client) {
 	}
 }
 
-// usesInputs mounts two volumes and checks the content of a file that has
-// several chunks, a sparse one, and one with an odd name.
+// usesInputs checks the content of mounted volumes: a file of several chunks, a sparse
+// file, a file with an odd name, a link, and a program. It also checks variables and a
+// secret of the request.
 func usesInputs(t *testing.T, o *opened, c *client.Client) {
 	t.Helper()
 	texts, err := c.Volumes.Find(t.Context(), "texts")
@@ -180,8 +184,8 @@ func (o *opened) recordedSum(path string) string {
 	return ""
 }
 
-// refusesDocker checks that a definition with the removed isolator is readable
-// and that its runs fail.
+// refusesDocker checks that a definition with the removed isolator docker can be read,
+// that its runs fail, and that runs of another version of the agent complete.
 func refusesDocker(t *testing.T, c *client.Client) {
 	t.Helper()
 	agent, err := c.Agents.Find(t.Context(), "boxed")
@@ -198,7 +202,7 @@ func refusesDocker(t *testing.T, c *client.Client) {
 	checkOutput(t, c, stint.NewRun{Agent: "boxed", AgentVersion: "1", Prompt: "echo outside"}, "outside\n")
 }
 
-// find returns the newest run whose prompt has the prefix.
+// find returns the newest run whose prompt begins with the given text.
 func find(t *testing.T, c *client.Client, prompt string) *stint.Run {
 	t.Helper()
 	for summary, err := range c.Runs.List(t.Context(), client.RunFilter{}) {
@@ -213,8 +217,9 @@ func find(t *testing.T, c *client.Client, prompt string) *stint.Run {
 	return nil
 }
 
-// continuesSessions runs with the conversation of a session and with the newest
-// version of its artifact, which a run of another session wrote.
+// continuesSessions checks that new runs continue the home folder or the conversation
+// of an earlier session. Their workspace contains the newest version of the artifact,
+// which a run of another session wrote.
 func continuesSessions(t *testing.T, c *client.Client) {
 	t.Helper()
 	shell := find(t, c, "echo to stdout;")
@@ -241,7 +246,8 @@ func resumesCheckpoints(t *testing.T, c *client.Client) {
 	checkOutput(t, c, stint.NewRun{CheckpointID: installation.Value(cancelled.CheckpointID), Prompt: "cat kept.txt"}, "kept\n")
 }
 
-// pushesVersion adds a file to a volume of the earlier release.
+// pushesVersion adds a file to a volume of the earlier release and checks the new
+// version.
 func (o *opened) pushesVersion() {
 	o.t.Helper()
 	dir := filepath.Join(o.t.TempDir(), "texts")

@@ -22,16 +22,16 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// opened is an installation of an earlier release with a server of this one.
+// opened is the data of an earlier release, opened by a server of this release.
 type opened struct {
 	*installation.Host
 	t        *testing.T
-	home     string // of the command line
+	home     string // home folder of the command line
 	recorded recording
-	tokens   map[string]string // of each organisation, issued now
+	tokens   map[string]string // by organisation; issued by the server of this release
 }
 
-// openSQLite unpacks a data folder with SQLite and a folder for files.
+// openSQLite opens the fixture with a SQLite database and files in the data folder.
 func openSQLite(t *testing.T, fixture string) *opened {
 	t.Helper()
 	h := installation.New(t, "--gc-every", "0")
@@ -39,8 +39,8 @@ func openSQLite(t *testing.T, fixture string) *opened {
 	return open(t, h, fixture)
 }
 
-// openPostgres restores a database and a bucket; the data folder has only the
-// keys and the identity of the installation.
+// openPostgres opens the fixture with a PostgreSQL database and a bucket. Its data
+// folder contains only the keys and the identity of the installation.
 func openPostgres(t *testing.T, fixture string) *opened {
 	t.Helper()
 	server, err := s3test.Start()
@@ -65,7 +65,7 @@ func unpack(t *testing.T, archive, dir string) {
 	}
 }
 
-// restoreDatabase executes a dump that consists of SQL statements alone.
+// restoreDatabase executes a dump, which consists of SQL statements only.
 func restoreDatabase(t *testing.T, dump, database string) {
 	t.Helper()
 	statements, err := os.ReadFile(dump)
@@ -77,7 +77,8 @@ func restoreDatabase(t *testing.T, dump, database string) {
 	installation.Check(t, conn.Close(t.Context()))
 }
 
-// restoreBucket uploads each file below dir as an object.
+// restoreBucket uploads each file below dir as an object whose key is the relative
+// path.
 func restoreBucket(t *testing.T, dir string, server *s3test.Server) {
 	t.Helper()
 	u, err := url.Parse(server.URL("bucket"))
@@ -106,8 +107,8 @@ func restoreBucket(t *testing.T, dir string, server *s3test.Server) {
 	}))
 }
 
-// open starts the server and issues tokens: those of the fixture expire a year
-// after it was generated.
+// open starts the server on the data of a fixture. It issues new tokens, because the
+// tokens of the fixture expire a year after the fixture was generated.
 func open(t *testing.T, h *installation.Host, fixture string) *opened {
 	t.Helper()
 	o := &opened{Host: h, t: t, home: t.TempDir(), tokens: map[string]string{}}
@@ -120,15 +121,15 @@ func open(t *testing.T, h *installation.Host, fixture string) *opened {
 	d.UseNumber()
 	installation.Check(t, d.Decode(&o.recorded))
 	h.Start()
-	for _, org := range []string{"beta", "acme"} { // the command line keeps the last
+	for _, org := range []string{"beta", "acme"} { // the command line keeps the last token, that of acme
 		o.stint("auth", "login", "--data", h.Data, "--org", org)
 		o.tokens[org] = strings.TrimSpace(o.stint("auth", "token"))
 	}
 	return o
 }
 
-// stint runs the command line as a user of the organisation acme and returns
-// the standard output.
+// stint runs the command line as a user of the organisation acme, and returns its
+// standard output.
 func (o *opened) stint(args ...string) string {
 	o.t.Helper()
 	cmd := exec.CommandContext(o.t.Context(), installation.Binary(o.t), args...)

@@ -19,27 +19,30 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// recording is what testdata/record.sh wrote.
+// recording contains the tokens of a fixture and the exchanges that testdata/record.sh
+// recorded.
 type recording struct {
 	Tokens    struct{ Valid, Expired, Revoked string }
 	Exchanges []exchange
 }
 
-// exchange is a GET and its response. One of JSON, Text, and SHA256 is set.
+// exchange is a GET request and its response. The body is in JSON or Text, or is
+// identified by SHA256 and Size.
 type exchange struct {
 	Org, Path, Accept string
 	Status            int
 	JSON              any
-	Text              *string // an event stream
+	Text              *string // text of an event stream
 	SHA256            string
 	Size              int
 }
 
-// lasting matches what no later run, version, or token changes.
+// lasting matches paths whose responses do not change if runs, versions, or tokens are
+// added.
 var lasting = regexp.MustCompile(`^/v1/(runs/|checkpoints/|agents/[^/]+/versions/|(volumes|artifacts)/[^/]+/(versions/|download\?))`)
 
-// compare repeats the recorded exchanges that are selected, and reports each
-// response that lacks something. Members that a newer server adds are allowed.
+// compare repeats the recorded exchanges for which selected returns true, and reports
+// each difference between the responses. Members that a newer server adds are allowed.
 func (o *opened) compare(selected func(exchange) bool) {
 	o.t.Helper()
 	n := 0
@@ -72,7 +75,8 @@ func (o *opened) get(path, accept, token string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// faults lists what a response lacks of the recorded one.
+// faults lists the differences between a response and the recorded response. Additional
+// JSON members are allowed.
 func (e exchange) faults(status int, body []byte) []string {
 	switch {
 	case status != e.Status:
@@ -107,15 +111,16 @@ func decode(body []byte) (v any, err error) {
 	return v, err
 }
 
-// withoutMessage returns an error response without its message, which may change.
+// withoutMessage returns an error response without its message, because releases may
+// change messages.
 func withoutMessage(v any) any {
 	e := maps.Clone(v.(map[string]any)["error"].(map[string]any))
 	delete(e, "message")
 	return map[string]any{"error": e}
 }
 
-// known returns those tokens of a page that the recorded page has, without the
-// time of their last use.
+// known returns the tokens of page that are also in recorded, without the time of their
+// last use.
 func known(page, recorded any) any {
 	var ids []any
 	for _, item := range items(recorded) {
@@ -139,7 +144,8 @@ func items(page any) (all []map[string]any) {
 	return all
 }
 
-// missing lists where got lacks or changes a part of want.
+// missing lists the parts of want that got lacks or changes. The messages begin with
+// at, the position of want in the response.
 func missing(at string, want, got any) (faults []string) {
 	switch w := want.(type) {
 	case map[string]any:
@@ -180,8 +186,8 @@ func text(v any) string {
 	return installation.Tail(string(b), 1000)
 }
 
-// streamFaults compares two streams of Server-Sent Events line by line; data
-// may have further members.
+// streamFaults compares two streams of Server-Sent Events line by line. JSON data in
+// got may have additional members.
 func streamFaults(want, got string) (faults []string) {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	if len(w) != len(g) {
@@ -206,7 +212,8 @@ func lineFaults(at, want, got string) []string {
 	return missing(at, w, g)
 }
 
-// TestMissing checks the comparison itself.
+// TestMissing checks that missing allows additional members of objects and reports all
+// other differences.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
