@@ -35,7 +35,7 @@ type count struct {
 // touched is a key with a Put or Delete call since the count began.
 type touched struct {
 	known bool  // the sum of listed and changed includes the object, if it exists
-	seen  bool  // the listing contained the object, but did not count it
+	seen  bool  // the listing contained the object, did not count it, and no call deleted it since
 	size  int64 // bytes of the object, if seen
 }
 
@@ -98,9 +98,12 @@ func (a *account) end(key string, bytes, objects int64) {
 	case objects == 0 && a.active[key] > 0: // the last call in progress decides
 	case objects == 0:
 		c.unchanged(key)
-	case objects > 0 || c.touched[key].known:
-		add(&c.changed, bytes, objects)
-		c.touched[key].known = objects > 0
+	default:
+		t := c.touched[key]
+		if objects > 0 || t.known {
+			add(&c.changed, bytes, objects)
+		}
+		t.known, t.seen = objects > 0, false
 	}
 }
 

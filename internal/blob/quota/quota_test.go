@@ -305,6 +305,8 @@ func TestCountDuringChanges(t *testing.T) {
 				step(put(t, s, "a/i", "1", 1))
 			case "":
 				step(s.Delete(t.Context(), "a/l"))
+				step(s.Delete(t.Context(), "a/j"))
+				step(s.Delete(t.Context(), "a/j")) // changes nothing
 			}
 			return nil
 		}
