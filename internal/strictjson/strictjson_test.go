@@ -11,7 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// FuzzCheck compares Check with isAcceptable, and decodes what it accepts.
+// FuzzCheck tests that Check accepts an input if and only if isAcceptable returns true
+// for it. It also decodes each accepted input: errors of Decode must be of kind invalid.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a\u0062":1,"ab":2}`, `{"a":"\"","b":"\\"}`, `[]`, `{"a":1}{}`, `{"a":`, "{\"a\":\"\xff\"}",
@@ -21,7 +22,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(bytes.TrimSpace(raw)) == 0 {
-			return // Check is not called for an empty body
+			return // the server does not call Check for an empty body
 		}
 		err := strictjson.Check("body", raw, 64)
 		if want := isAcceptable(raw); (err == nil) != want {
@@ -40,8 +41,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// isAcceptable reports whether raw is valid UTF-8 and one JSON object with at most
-// 64 levels and no duplicate key.
+// isAcceptable reports whether raw is valid UTF-8 and consists of one JSON object with
+// at most 64 levels of nesting and without duplicate keys.
 func isAcceptable(raw []byte) bool {
 	if !utf8.Valid(raw) || !json.Valid(raw) || bytes.TrimSpace(raw)[0] != '{' {
 		return false

@@ -6,16 +6,17 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Harness opens the store under test.
+// Harness contains the functions that open the store under test.
 type Harness struct {
 	// Open returns a new, empty store. A cleanup of the test closes it.
 	Open func(t testing.TB) store.Store
-	// Reopen closes the store and opens the same database again. If it is nil,
-	// the cases that need it are skipped.
+	// Reopen closes s and returns a store that uses the same database. If Reopen is
+	// nil, the group of cases called reopen does not run.
 	Reopen func(t testing.TB, s store.Store) store.Store
 }
 
-// testCase tests one sentence of the port's comments. Each case has its own store.
+// testCase tests one rule that the doc comments of package store contain. Each
+// case runs in a new world.
 type testCase struct {
 	name string
 	run  func(w *world)
@@ -62,8 +63,8 @@ func caseGroups(h Harness) []caseGroup {
 	return all
 }
 
-// Run checks the store against the port. The tests of an adapter also call Random,
-// and its soak tests call Mutants.
+// Run tests that the store behaves as the doc comments of package store require. The
+// tests of an adapter also call Random, and its soak tests call Mutants.
 func Run(t *testing.T, h Harness) {
 	for _, s := range caseGroups(h) {
 		t.Run(s.name, func(t *testing.T) {
@@ -79,7 +80,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("linearizable", func(t *testing.T) { t.Parallel(); Linearizable(t, h) })
 }
 
-// Random checks the store with random operations from rapid.
+// Random tests the store with random operations. The package rapid generates them.
 func Random(t *testing.T, h Harness) {
 	for name, run := range map[string]func(*world){"run protocol": randomProtocol, "paging": randomPaging} {
 		t.Run(name, func(t *testing.T) {

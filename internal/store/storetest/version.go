@@ -25,7 +25,7 @@ var versionCases = []testCase{
 	{"Finish adds to the artifact that has the name", func(w *world) {
 		tree := w.home.fileSet(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(tree.ID, "one"))
-		w.home.fileSet(stint.Volumes, "out") // a volume with the same name must not be used
+		w.home.fileSet(stint.Volumes, "out") // Finish must not use a volume with the name
 		w.tenant("other").fileSet(stint.Artifacts, "out")
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "two")))
@@ -130,8 +130,8 @@ var versionCases = []testCase{
 	}},
 }
 
-// withVersion returns a change of an outcome that adds a version of the artifact. The
-// digest of the version depends on word.
+// withVersion returns a function that adds a version of the artifact called name to an
+// outcome. The digest of the version is the SHA-256 of word.
 func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 	return func(out *store.Outcome) {
 		tree := o.fileSetOf(stint.Artifacts, name)
@@ -141,8 +141,9 @@ func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 	}
 }
 
-// checkpoint returns a change of an outcome that adds a checkpoint of r. The
-// checkpoint's ID contains the run's ID.
+// checkpoint returns a function that adds a checkpoint of r to an outcome. The ID of
+// the checkpoint is "chk_" and the ID of the run. If the outcome already has a version,
+// the checkpoint names the artifact of that version.
 func (o *tenant) checkpoint(r store.Run) func(*store.Outcome) {
 	return func(out *store.Outcome) {
 		c := &store.Checkpoint{OrgID: o.org, HomeDigest: digest("home of " + r.ID)}

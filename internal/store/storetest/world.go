@@ -15,22 +15,24 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// tb is the part of testing.TB that the fixtures need; *rapid.T implements it, too.
+// tb contains the methods of testing.TB that a world needs. *rapid.T also implements
+// tb.
 type tb interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// world is a store with one organisation, home, and methods that add fixtures.
+// world contains the store under test and one organisation, home. Its methods create
+// fixtures in the store.
 type world struct {
 	tb
-	real testing.TB // the Go test, also while tb is a *rapid.T
+	real testing.TB // the test that the go command runs, even if tb is a *rapid.T
 	h    Harness
 	s    store.Store
 	ctx  context.Context
 	ids  *stint.IDs
-	tick *atomic.Int64 // milliseconds since the Unix epoch; incremented by now
+	tick *atomic.Int64 // current time in milliseconds since the Unix epoch; now increments it
 	home *tenant
 }
 
@@ -42,7 +44,7 @@ type tenant struct {
 	agent store.Agent
 }
 
-// caseLimit is the timeout of a case.
+// caseLimit is the maximum duration of a test case.
 const caseLimit = 5 * time.Minute
 
 func newWorld(t testing.TB, h Harness) *world {
@@ -65,7 +67,7 @@ func (w *world) with(t tb) *world {
 	return &c
 }
 
-// now returns a new time, a millisecond after the last one.
+// now advances the world's clock by one millisecond and returns its time.
 func (w *world) now() stint.Time { return stint.TimeOf(time.UnixMilli(w.tick.Add(1))) }
 
 // later returns t + d.
@@ -110,7 +112,7 @@ func (o *tenant) newAgent(name string) store.Agent {
 	return a
 }
 
-// fileSet creates an empty artifact or volume.
+// fileSet stores an artifact or volume without versions.
 func (o *tenant) fileSet(kind stint.FileSetKind, name string) store.FileSet {
 	o.w.Helper()
 	t := o.fileSetOf(kind, name)
@@ -123,7 +125,8 @@ func (o *tenant) fileSetOf(kind stint.FileSetKind, name string) store.FileSet {
 	return store.FileSet{OrgID: o.org, FileSet: stint.FileSet{ID: o.w.ids.New(kind.Prefix()), Name: name, Kind: kind, CreatedAt: at, UpdatedAt: at}}
 }
 
-// commit returns a commit with a digest that depends on word.
+// commit returns a commit of a version to the file set with the ID tree. Its digest is
+// the SHA-256 of word. It does not store the commit.
 func (o *tenant) commit(tree, word string) store.Commit {
 	return store.Commit{
 		OrgID: o.org, FileSetID: tree, Suffix: o.w.suffix(), Digest: digest(word), Size: int64(100 * len(word)), FileCount: int64(len(word)),
@@ -138,8 +141,8 @@ func (w *world) suffix() string {
 
 func digest(word string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(word))) }
 
-// newRun returns a pending run with a new session, modified by changes. It does not
-// store the run.
+// newRun returns a pending run in a new session after applying changes to it. It does
+// not store the run.
 func (o *tenant) newRun(changes ...func(*store.NewRun)) store.NewRun {
 	var n store.NewRun
 	n.ID = o.w.ids.New(stint.PrefixRun)
@@ -154,7 +157,7 @@ func (o *tenant) newRun(changes ...func(*store.NewRun)) store.NewRun {
 	return n
 }
 
-// create creates a pending run.
+// create stores the run that newRun returns.
 func (o *tenant) create(changes ...func(*store.NewRun)) store.NewRun {
 	o.w.Helper()
 	n := o.newRun(changes...)
@@ -166,7 +169,7 @@ func (o *tenant) create(changes ...func(*store.NewRun)) store.NewRun {
 	return n
 }
 
-// createMany creates n pending runs concurrently and returns their IDs.
+// createMany stores n pending runs concurrently and returns their IDs.
 func (o *tenant) createMany(n int, changes ...func(*store.NewRun)) []string {
 	o.w.Helper()
 	runs := make([]store.NewRun, n)
@@ -210,8 +213,8 @@ func (w *world) workerOn(host string, ttl time.Duration) string {
 	return id
 }
 
-// claim claims up to limit runs for the worker, without limits per organisation and
-// agent.
+// claim claims up to limit runs for the worker. The request has no limits per
+// organisation or agent.
 func (w *world) claim(worker string, limit int) []store.Claim {
 	w.Helper()
 	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: limit, At: w.now()})
@@ -229,7 +232,8 @@ func (w *world) claimOne(worker string) store.Claim {
 	return claims[0]
 }
 
-// start creates a run and claims it with a new worker.
+// start stores a pending run and claims it for a new worker. If the worker gets
+// another run, the test fails.
 func (o *tenant) start(changes ...func(*store.NewRun)) store.Claim {
 	o.w.Helper()
 	n := o.create(changes...)
@@ -240,7 +244,7 @@ func (o *tenant) start(changes ...func(*store.NewRun)) store.Claim {
 	return c
 }
 
-// lose ends the worker's lease, calls Reap, and returns the reaped runs.
+// lose ends the worker's lease, calls Reap, and returns the IDs of the reaped runs.
 func (w *world) lose(worker string) []string {
 	w.Helper()
 	w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
@@ -249,7 +253,7 @@ func (w *world) lose(worker string) []string {
 	return lost
 }
 
-// output returns an output event.
+// output returns an event of type output with the given text.
 func (w *world) output(text string) stint.Event {
 	data, err := json.Marshal(stint.OutputData{Content: text})
 	if err != nil {
@@ -269,7 +273,8 @@ func (w *world) batch(texts ...string) store.Batch {
 
 func (w *world) token() string { return w.ids.New("") }
 
-// append stores the batch and returns the position after it.
+// append appends the batch to the run's journal at the given position and returns the
+// position of the next append.
 func (w *world) append(at store.Position, b store.Batch) store.Position {
 	w.Helper()
 	head, err := w.s.Append(w.ctx, at, b)
@@ -281,8 +286,8 @@ func (w *world) append(at store.Position, b store.Batch) store.Position {
 	return at
 }
 
-// outcome returns an outcome with the given status, a reason and error that match the
-// status, and the current time, modified by changes.
+// outcome returns an outcome with a new token and the given status, after applying
+// changes to it. Its reason, error, and exit code fit the status.
 func (w *world) outcome(status stint.Status, changes ...func(*store.Outcome)) store.Outcome {
 	o := store.Outcome{Token: w.token(), Status: status, At: w.now(), ExecutionTimeMs: 42}
 	switch status {
@@ -322,7 +327,7 @@ func (o *tenant) run(id string) store.Run {
 	return r
 }
 
-// events returns the whole journal. It reads small pages.
+// events returns all events of the run. It reads the journal in pages of 10 events.
 func (w *world) events(run string) []stint.Event {
 	w.Helper()
 	var all []stint.Event

@@ -1,4 +1,5 @@
-// Package agentstest returns the paths of the real agents that tests run.
+// Package agentstest returns the paths of programs of real agents, such as Claude
+// Code, for tests that run them.
 //
 // e2e/agents/package-lock.json pins the agents. `make deps` installs them in a
 // folder outside the repository. Each function skips the test if the agent is not
@@ -35,7 +36,7 @@ func ACP(t testing.TB) string {
 	return installed(t, "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js")
 }
 
-// Folder returns the folder that contains all agents.
+// Folder returns the folder in which all agents are installed.
 func Folder(t testing.TB) string {
 	t.Helper()
 	return installed(t, ".")
@@ -48,7 +49,7 @@ func installed(t testing.TB, name string) string {
 		t.Fatalf("reading the pinned agents: %v", err)
 	}
 	sum := sha256.Sum256(lock)
-	path := filepath.Join(base(t), hex.EncodeToString(sum[:])[:16], name) // tools/agents.sh uses the same name
+	path := filepath.Join(base(t), hex.EncodeToString(sum[:])[:16], name) // tools/agents.sh computes the same name of the folder
 	if _, err := os.Stat(path); err != nil {
 		requirement.Skip(t, "the agents are not installed (make deps)")
 	}
@@ -67,8 +68,8 @@ func base(t testing.TB) string {
 	return filepath.Join(cache, "stint/agents")
 }
 
-// repository returns the folder of the module: the first folder with a go.mod, from
-// the working directory upwards.
+// repository returns the root folder of the module: the first folder with a go.mod
+// among the working directory and its parents.
 func repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

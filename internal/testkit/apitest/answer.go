@@ -20,14 +20,14 @@ var (
 )
 
 // checkAnswer compares the response with the API document. The caller can read the body
-// afterwards: a JSON body is replaced by a copy, an event stream is checked while it
-// is read, and other bodies are not read.
+// afterwards: checkAnswer replaces a JSON body by a copy, checks an event stream while
+// the caller reads it, and does not read other bodies.
 func (x *exchange) checkAnswer(resp *http.Response) {
 	if !x.isOurs(resp) {
 		return
 	}
 	if resp.StatusCode == http.StatusNotFound && x.target.encodesSlash {
-		x.target = target{} // a server that decodes and cleans the path does not know it
+		x.target = target{} // unknown path: a server may decode and clean the path before it looks for the operation
 	}
 	x.checkCommon(resp)
 	promise := x.responseFor(resp.StatusCode)
@@ -42,8 +42,8 @@ func (x *exchange) checkAnswer(resp *http.Response) {
 	x.checkBody(resp, promise)
 }
 
-// isOurs reports whether the API document describes this response. It describes all
-// responses of documented paths and of paths below /v1, and errors of other paths
+// isOurs reports whether the response must match the API document. This applies to all
+// responses of documented paths and of paths below /v1, and to errors of other paths
 // unless they are HTML pages.
 func (x *exchange) isOurs(resp *http.Response) bool {
 	if path := x.req.URL.EscapedPath(); x.target.route != nil || path == "/v1" || strings.HasPrefix(path, "/v1/") {
@@ -77,8 +77,8 @@ func (x *exchange) checkCommon(resp *http.Response) {
 // without a valid token.
 func isRejection(status int) bool { return status == 401 || status == 429 || status >= 500 }
 
-// authorised reports whether the request has a token of the right form or the
-// operation does not need one.
+// authorised reports whether the operation needs no token, or the request has a
+// well-formed token in the Authorization header or any token in the query.
 func (x *exchange) authorised() bool {
 	schemes := x.doc.security(x.target.operation)
 	if len(schemes) == 0 || tokenForm.MatchString(x.req.Header.Get("Authorization")) {
@@ -90,8 +90,8 @@ func (x *exchange) authorised() bool {
 	})
 }
 
-// responseFor returns the documented response with the status. If there is none, it
-// records a fault and returns nil.
+// responseFor returns the response that the API document describes for the status. If
+// the document describes no such response, responseFor records a fault and returns nil.
 func (x *exchange) responseFor(status int) *openapi3.Response {
 	if x.target.operation != nil {
 		if r := x.target.operation.Responses.Status(status); r != nil {
@@ -140,8 +140,8 @@ func (x *exchange) checkHeaders(resp *http.Response, promise *openapi3.Response)
 	}
 }
 
-// checkConditional records a fault if the status is a response to a range request or
-// conditional request, but the request does not have the header of such a request.
+// checkConditional records a fault if the status is 206 or 304, but the request has no
+// header that permits the status.
 func (x *exchange) checkConditional(status int) {
 	h := x.req.Header
 	switch {
@@ -184,7 +184,7 @@ func (x *exchange) checkBody(resp *http.Response, promise *openapi3.Response) {
 		}
 	case "text/event-stream":
 		if media.Extensions["x-events"] == nil {
-			return // a stream of another protocol
+			return // the document does not describe the events of this stream
 		}
 		resp.Body = newStream(x, media, resp.Body)
 	}
@@ -206,7 +206,7 @@ func (x *exchange) readBody(resp *http.Response) ([]byte, error) {
 	return raw, err
 }
 
-// body combines a Reader and a Closer to a response body.
+// body is a response body that consists of a Reader and a Closer.
 type body struct {
 	io.Reader
 	io.Closer

@@ -6,6 +6,6 @@
 // while they are read. Walk sends valid, odd, and hostile requests to every
 // operation.
 //
-// The tests of this package run servers that violate the document in each way that is
-// checked, and require that the violation is reported.
+// The tests of this package run servers with faulty responses. For each check, a test
+// requires that the check reports a violation of the document.
 package apitest

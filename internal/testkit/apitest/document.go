@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/api"
 )
 
-// document is the API document with its routes.
+// document is the API document and the routes derived from its paths.
 type document struct {
 	*openapi3.T
 	routes []route
@@ -122,15 +122,16 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	return params, true
 }
 
-// unclean reports whether one of the segments is empty, "." or "..". Such a path does
-// not match any route.
+// unclean reports whether a segment of an escaped path is empty, "." or "..". A path
+// parameter does not match such segments.
 func unclean(segments string) bool {
 	return slices.ContainsFunc(strings.Split(segments, "/"), func(s string) bool {
 		return s == "" || s == "." || s == ".."
 	})
 }
 
-// parameters returns the parameters of the path and of the operation.
+// parameters returns the parameters that the document declares for the path and for the
+// operation.
 func (t target) parameters() []*openapi3.Parameter {
 	var all []*openapi3.Parameter
 	for _, list := range []openapi3.Parameters{t.route.item.Parameters, t.operation.Parameters} {

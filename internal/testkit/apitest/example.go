@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Example returns the example of the API document with the given name in
-// components/examples as JSON, for use as a fixture.
+// Example returns an example of the API document as JSON, for use as a fixture. name is
+// its name in components/examples. If the example does not exist, the test fails.
 func Example(t testing.TB, name string) []byte {
 	t.Helper()
 	example := embedded().Components.Examples[name]

@@ -24,14 +24,14 @@ import (
 
 const token = "stint_live_00000000000000000000000000000000000000000000000000000000000000aa"
 
-// knownIDs are the IDs in the document's examples.
+// knownIDs are the IDs in the examples of the API document.
 var knownIDs = []string{
 	"run_01jz8w1k2m4n6p8q0r2s4t6v8w", "ag_01jz8w0c5n3r6t9v2x4z7b1d5f", "agv_01jz8w0c5n3r6t9v2x4z7b1d5g", "art_01jz8w5d7f9h1k3m5p7r9t1v3x",
 	"vol_01jz8w5d7f9h1k3m5p7r9t1v3x", "sess_01jz8w1m4p7r0t3v6x9z2b5d8g", "chk_01jz8w3t5v7x9z1b3d5f7h9k1m", "tok_01jz8v0000000000000000000c",
 }
 
-// model is a server that follows the document: it refuses invalid requests and
-// answers the others with the example of the operation.
+// model is a server that conforms to the API document. It refuses invalid requests and
+// responds to valid requests with an example of the operation's response.
 type model struct{}
 
 func (m model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,8 @@ func readArchive(kind string, raw []byte) error {
 	}
 }
 
-// answer writes the example of the lowest documented success status.
+// answer responds with the lowest status that the document lists for the operation and
+// with the example for this status.
 func (m model) answer(w http.ResponseWriter, r *http.Request, op *openapi3.Operation) {
 	status := 600
 	for code := range op.Responses.Map() {

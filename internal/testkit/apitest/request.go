@@ -37,7 +37,7 @@ func (x *exchange) bodyIsJSON() bool {
 }
 
 // checkRequest compares the request with its operation. body is a copy of the request's
-// body, or nil; it is read only if it is JSON.
+// body, or nil. checkRequest reads the copy only if the Content-Type is JSON.
 func (x *exchange) checkRequest(body io.Reader) {
 	if x.target.operation == nil || marked(x.req.Context(), invalidKey) {
 		return // the document does not describe the request, or the test marked it as invalid

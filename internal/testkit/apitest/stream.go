@@ -14,18 +14,18 @@ import (
 // maxBlock is the maximum number of bytes in a block of an event stream.
 const maxBlock = 64 << 20
 
-// stream checks an event stream while it is read: it checks each block when the last
-// byte of the block is read, and does not read ahead. After the first fault, it passes
-// bytes on without checks.
+// stream is the body of a response that checks an event stream while the caller reads
+// it: it checks each block when the caller reads the last byte of the block. It does not
+// read ahead. After the first fault, it returns the remaining bytes without checks.
 type stream struct {
 	x        *exchange
-	schemas  map[string]*openapi3.Schema // by event type; schemas of the data
+	schemas  map[string]*openapi3.Schema // schemas of the line data, by event type
 	body     io.ReadCloser
 	pending  []byte // the beginning of a block that is not complete
-	last     int64  // the last event ID
-	status   string // status in the last status event
-	complete bool
-	broken   bool
+	last     int64  // ID of the last event
+	status   string // status in the last event of type status
+	complete bool   // the event complete was read
+	broken   bool   // a fault was found
 }
 
 func newStream(x *exchange, media *openapi3.MediaType, b io.ReadCloser) io.ReadCloser {
@@ -45,7 +45,8 @@ func newStream(x *exchange, media *openapi3.MediaType, b io.ReadCloser) io.ReadC
 	return s
 }
 
-// eventSchemas returns the schemas in x-events by event type.
+// eventSchemas returns the schemas to which x-events in the API document refers, by
+// event type.
 func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3.Schema {
 	schemas := map[string]*openapi3.Schema{}
 	events, _ := media.Extensions["x-events"].(map[string]any)
@@ -59,8 +60,8 @@ func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3
 	return schemas
 }
 
-// Read reads from the stream and checks the blocks that are complete. If the exchange's
-// report function returns an error for a fault, Read returns that error.
+// Read reads from the stream and checks the blocks that end in the read bytes. If the
+// report function of the exchange returns an error for a fault, Read returns that error.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if s.broken {
@@ -150,8 +151,8 @@ func (s *stream) checkID(event, id string) {
 	s.last = want
 }
 
-// record stores the status in the data of a status event, and checks that it agrees
-// with the status in earlier events.
+// record checks that the status in an event of type status or complete agrees with the
+// earlier events, and records the status and the end of the stream.
 func (s *stream) record(event, data string) {
 	v, _ := decode([]byte(data))
 	object, _ := v.(map[string]any)

@@ -17,8 +17,8 @@ const (
 	failureKey
 )
 
-// AllowInvalid returns a context for requests that are intentionally invalid: only
-// their responses are checked.
+// AllowInvalid returns a context for requests that are intentionally invalid. For such a
+// request, only the response is checked.
 func AllowInvalid(ctx context.Context) context.Context {
 	return context.WithValue(ctx, invalidKey, true)
 }
@@ -54,15 +54,17 @@ func Reporting(t testing.TB, next http.RoundTripper) http.RoundTripper {
 	}}
 }
 
-// Transport returns a RoundTripper that checks every exchange of next without a test:
-// after a fault, RoundTrip or, for an event stream, Read returns a *Fault. It is safe
-// for concurrent use.
+// Transport returns a RoundTripper that checks every exchange of next and does not need
+// a test. If it finds a fault, RoundTrip returns a *Fault. If it finds a fault in an
+// event stream, the Read method of the response body returns a *Fault. It is safe for
+// concurrent use.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	return &transport{doc: embedded(), next: next, report: func(f *Fault) error { return f }}
 }
 
-// Check checks a completed exchange. The caller can read the body of the response
-// afterwards. The body of the request is checked if req.GetBody is set.
+// Check checks a completed exchange and reports faults to t. The caller can read the
+// body of the response afterwards. If req.GetBody is set, Check also checks the body of
+// the request.
 func Check(t testing.TB, req *http.Request, resp *http.Response) {
 	t.Helper()
 	x := &exchange{doc: embedded(), req: req, report: func(f *Fault) error {
@@ -89,7 +91,7 @@ type Fault struct {
 	Reasons      []string
 }
 
-// Error returns the exchange and all reasons.
+// Error returns the method, the path, and all reasons.
 func (f *Fault) Error() string {
 	return fmt.Sprintf("%s %s: %s", f.Method, f.Path, strings.Join(f.Reasons, "; "))
 }
@@ -128,7 +130,7 @@ func isRedirectAway(req *http.Request) bool {
 	return req.Response != nil && req.Response.Request != nil && req.Response.Request.URL.Host != req.URL.Host
 }
 
-// exchange is a request and its response, and the faults found in them.
+// exchange is a request and the faults found in the request and its response.
 type exchange struct {
 	doc     *document
 	req     *http.Request
@@ -141,7 +143,8 @@ func (x *exchange) fault(format string, args ...any) {
 	x.reasons = append(x.reasons, fmt.Sprintf(format, args...))
 }
 
-// flush reports the faults found since the last call. It returns the error of report.
+// flush passes the faults found since the last call to report and returns the error of
+// report. Without new faults, it returns nil.
 func (x *exchange) flush() error {
 	if len(x.reasons) == 0 {
 		return nil

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const run = "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w"
 
-// reply is a response. Tests start with one that matches the document.
+// reply is a handler that always sends the same response. Tests derive faulty replies
+// from replies that match the API document.
 type reply struct {
 	status int
 	header map[string]string
@@ -35,7 +36,8 @@ func (a reply) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// with changes a header. An empty value removes it.
+// with returns a copy of the reply with a changed header. If value is empty, the copy
+// does not have the header.
 func (a reply) with(name, value string) reply {
 	changed := map[string]string{name: value}
 	for n, v := range a.header {
@@ -50,7 +52,8 @@ func (a reply) with(name, value string) reply {
 	return a
 }
 
-// swap replaces a part of the body.
+// swap returns a copy of the reply in which the first occurrence of old in the body is
+// replaced. It panics if the body does not contain old.
 func (a reply) swap(old, with string) reply {
 	if !strings.Contains(a.body, old) {
 		panic("no " + old + " in " + a.body)
@@ -76,7 +79,8 @@ func failure(t *testing.T, status int, kind, code string) reply {
 	return a
 }
 
-// send sends a request to the handler through the checks and returns the faults.
+// send sends a request, modified by change, to a server with the handler h. It returns
+// the text of the Fault that Transport returns, or "" if there is no fault.
 func send(t *testing.T, h http.Handler, method, path, body string, change func(*http.Request) *http.Request) string {
 	t.Helper()
 	s := serve(t, h)
@@ -119,7 +123,7 @@ func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
 		answer       reply
-		want         string // part of the fault; empty if there is none
+		want         string // part of the fault; empty if the exchange has no fault
 	}{
 		"fine":                         {"GET", run, ok, ""},
 		"with a charset":               {"GET", run, ok.with("Content-Type", "application/json; charset=utf-8"), ""},

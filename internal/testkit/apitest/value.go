@@ -17,9 +17,8 @@ const (
 	maxDepth = 1000     // levels of nesting
 )
 
-// decode decodes one JSON value. Unlike encoding/json, it returns an error if an
-// object has a name twice or data follows the value, because JSON parsers differ in
-// the treatment of such input.
+// decode decodes one JSON value. Unlike json.Unmarshal, it returns an error if an object
+// contains a name twice, because JSON parsers differ in the treatment of such input.
 func decode(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -83,10 +82,10 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 
 // matches returns a message for each violation of the schema by v, or nil.
 //
-// It uses kin-openapi's built-in validator. kin-openapi also offers a JSON Schema
-// 2020-12 validator, but that compiles the schema for each value, which takes half a
-// millisecond. A test checks that the document uses only keywords that the built-in
-// validator supports.
+// It uses the built-in validator of kin-openapi. kin-openapi also has a validator for
+// JSON Schema 2020-12, but that validator compiles the schema for each value, which
+// takes half a millisecond. A test checks that the document uses only keywords that the
+// built-in validator supports.
 func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOption) []string {
 	opts = append(opts, openapi3.MultiErrors(), openapi3.DisableSchemaErrorDetails())
 	err := schema.VisitJSON(v, opts...)
@@ -104,7 +103,8 @@ func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOp
 	return messages
 }
 
-// matchesJSON is like matches for JSON text. Invalid JSON is also a violation.
+// matchesJSON is like matches for a value encoded as JSON. If raw is not valid JSON, it
+// returns the error of decode as its only message.
 func matchesJSON(schema *openapi3.Schema, raw []byte, opts ...openapi3.SchemaValidationOption) []string {
 	v, err := decode(raw)
 	if err != nil {

@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkStream measures the checks of an event stream.
+// BenchmarkStream measures the check of one event of a stream.
 func BenchmarkStream(b *testing.B) {
 	var stream strings.Builder
 	stream.WriteString("event: status\ndata: {\"status\":\"pending\"}\nid: 1\n\n")
@@ -66,7 +66,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkPage measures the checks of a page with one run.
+// BenchmarkPage measures the check of a response that is a page with one run.
 func BenchmarkPage(b *testing.B) {
 	body := apitest.Example(b, "RunPage")
 	req, _ := http.NewRequestWithContext(b.Context(), "GET", "http://server/v1/runs?limit=20", nil)

@@ -21,30 +21,31 @@ import (
 const (
 	defaultRequests = 1500
 	maxFaults       = 20
-	answerWithin    = time.Minute            // a later response is a fault
-	listenFor       = 200 * time.Millisecond // time to read from an endless stream
-	maxRead         = 32 << 20               // bytes that are read from a response
+	answerWithin    = time.Minute            // maximum duration of an exchange; a slower exchange is a fault
+	listenFor       = 200 * time.Millisecond // time after which the walk stops reading an event stream
+	maxRead         = 32 << 20               // maximum bytes that the walk reads from a response
 )
 
-// Seeds are the values that a walk starts with. All of them are optional, because the
-// walk also uses the values in the responses.
+// Seeds are the values with which a walk starts. All fields are optional, because the
+// walk also uses values that it finds in responses.
 type Seeds struct {
 	IDs   []string // IDs of resources and versions of any kind; the walk does not delete these
-	Names []string // names of agents; the walk creates runs of them with the prompt "true"
-	Paths []string // paths of files in versions
+	Names []string // names of agents; the walk creates runs of these agents with the prompt "true"
+	Paths []string // paths of files in versions of artifacts and volumes
 
 	Requests int    // number of requests; 0 means 1500
 	Seed     uint64 // seed of the random number generator
 }
 
-// Report contains the number of responses of a walk by operation ID and status.
-// Requests with unknown paths and methods have the empty ID.
+// Report contains the number of responses that a walk received, by operation ID and
+// status. Responses to requests with an unknown path or method are counted under the
+// empty ID.
 type Report map[string]map[int]int
 
 // Walk sends valid, odd, and hostile requests to every operation of the API document
 // and checks each response like Client: the status is documented and below 500, and
-// errors have the documented body. A request that is certainly invalid must have a
-// status from 400 to 499.
+// errors have the documented body. The response to a request that is certainly invalid
+// must have a status from 400 to 499.
 //
 // The token must have all permissions. The walk creates resources in the token's
 // organisation and deletes only some of them. With the same seeds and responses, the
@@ -85,14 +86,14 @@ type walk struct {
 	places []place
 	pool   *pool
 	report Report
-	turns  map[string]int // see next
+	turns  map[string]int // index of the value that the function next returns next, by list name
 
 	number int    // number of the current request, from 0
 	what   string // description of the current request
 	faults int
 }
 
-// place is an operation and its path.
+// place is an operation with its path and method.
 type place struct {
 	route  *route
 	method string
@@ -128,15 +129,15 @@ func (w *walk) reportFault(f *Fault) error {
 // draft is a request that is being built.
 type draft struct {
 	place   place
-	round   int // number of earlier requests of the operation
+	round   int // number of earlier drafts for the operation
 	method  string
 	path    string // escaped
 	query   []string
 	header  http.Header
 	body    []byte
-	hostile bool // the document does not allow the request
-	refused bool // the status must be 400 to 499
-	large   bool // the server may close the connection while the request is sent
+	hostile bool // the request may violate the document, so only the response is checked
+	refused bool // the status of the response must be 400 to 499
+	large   bool // the server may close the connection before it has read the request
 	notes   []string
 }
 
@@ -144,7 +145,8 @@ func (s *draft) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// wrong marks the request as hostile. If certainly is true, the server must refuse it.
+// wrong marks the request as hostile and describes its fault in a note. If certainly is
+// true, the server must refuse the request.
 func (s *draft) wrong(certainly bool, format string, args ...any) {
 	s.hostile = true
 	s.refused = s.refused || certainly
@@ -165,7 +167,7 @@ func (w *walk) step() {
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		if !s.large { // the server may close the connection before it has read the request
+		if !s.large { // while a large request is sent, the server may close the connection
 			_ = w.reportFault(&Fault{Method: s.method, Path: s.path, Reasons: []string{err.Error()}})
 		}
 		return
@@ -201,8 +203,8 @@ func (s *draft) request(ctx context.Context, base string) (*http.Request, error)
 	return req, nil
 }
 
-// read reads the response and adds its values to the pool. It reads an event stream
-// only for a short time.
+// read reads the response and adds the values in a successful response to the pool. It
+// reads an event stream only for the time listenFor.
 func (w *walk) read(s *draft, resp *http.Response, cancel func()) {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
 		timer := time.AfterFunc(listenFor, cancel)
@@ -250,7 +252,7 @@ func (w *walk) checkProgress() {
 }
 
 // next returns one of the values. Calls with the same list name return the values in
-// turn, from a random one on, so that a sufficiently long walk uses all of them.
+// turn, beginning with a random value, so that a long walk uses all values.
 func next[T any](w *walk, list string, values ...T) T {
 	turn, begun := w.turns[list]
 	if !begun {

@@ -39,8 +39,8 @@ func (w *walk) fillHeaders(s *draft, valid bool) {
 	}
 }
 
-// oddHeaders contains values by name of a header. The first value of a header is valid,
-// and the others are unusual or invalid.
+// oddHeaders contains values of headers, by name of the header. The first value is
+// valid. The other values are unusual or invalid.
 var oddHeaders = map[string][]string{
 	"Prefer":        {"wait=0", "wait=-1", "wait=abc", "wait=", "wait=1.5", "respond-async", "wait=0, wait=0", "=", "wait=99999999999999999999x"},
 	"Last-Event-ID": {"1", "0", "-1", "99999999999999999999", "1.0", "x", "1 ", "💩", strings.Repeat("9", 5000)},
@@ -99,8 +99,9 @@ func (w *walk) fillJSON(s *draft, valid bool) {
 	w.breakMembers(s, object)
 }
 
-// validBody returns a valid body for the operation. It is an example of the API
-// document, except that a run uses a known agent and a new resource has a unique name.
+// validBody returns a valid JSON body for the operation. The body is an example in the
+// API document, except that a run uses a known agent and a new resource has a unique
+// name.
 func (w *walk) validBody(s *draft) map[string]any {
 	examples := s.place.op.RequestBody.Value.Content["application/json"].Examples
 	name := one(w.rng, slices.Sorted(maps.Keys(examples))...)
@@ -120,7 +121,8 @@ func (w *walk) validBody(s *draft) map[string]any {
 	return object
 }
 
-// breakSyntax sets the body to a text that is not a valid JSON object or is unusual.
+// breakSyntax sets the body to a text that is not a valid JSON object, or to unusual
+// JSON.
 func (w *walk) breakSyntax(s *draft, object map[string]any) {
 	raw := string(mustJSON(object))
 	kinds := []struct {
@@ -222,7 +224,8 @@ func (w *walk) fillArchive(s *draft, valid bool) {
 	s.wrong(k.certainly, "archive: %s", k.name)
 }
 
-// fillChunks sets the body of a request that asks for chunks or sends them.
+// fillChunks sets the body of an operation for the transfer of chunks: a list of hashes,
+// a selection of chunks, or frames that contain chunks.
 func (w *walk) fillChunks(s *draft, valid bool) {
 	kind, good := treewire.HashesType, make([]byte, 64)
 	switch {

@@ -8,8 +8,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// draft returns the next request. The operations are used in turn. At random, a request
-// is valid, has an invalid part, or has an unknown path or method.
+// draft returns the next request. The drafts use the operations in turn. Each request
+// is, at random, valid, invalid in one part or all parts, or has an unknown path or
+// method.
 func (w *walk) draft() *draft {
 	s := &draft{place: w.places[w.number%len(w.places)], round: w.number / len(w.places), header: http.Header{}}
 	s.method = s.place.method
@@ -19,7 +20,7 @@ func (w *walk) draft() *draft {
 	}
 	s.note("%s", s.place.op.OperationID)
 	broken := "nothing"
-	if s.round >= 3 && w.chance(60) { // the first rounds collect IDs of resources
+	if s.round >= 3 && w.chance(60) { // in earlier rounds, valid requests collect IDs of resources
 		broken = one(w.rng, aspects(s.place)...)
 	}
 	s.hostile = broken != "nothing"
@@ -33,8 +34,9 @@ func (w *walk) draft() *draft {
 	return s
 }
 
-// aspects returns the parts of an operation that can be broken. Usually one is broken
-// at a time, because a server reports only one of two faults.
+// aspects returns the parts of a request that a draft can make invalid. A part that
+// occurs several times in the result is chosen more often. Usually a draft makes only
+// one part invalid, because a server may report only one of two faults.
 func aspects(p place) []string {
 	some := []string{"all", "all", "header", "header", "query", "query"}
 	if strings.Contains(p.route.path, "{") {
@@ -46,7 +48,7 @@ func aspects(p place) []string {
 	return append(some, "token")
 }
 
-// oddPaths are encoded paths that the document does not contain.
+// oddPaths are escaped paths that the document does not contain.
 var oddPaths = []string{
 	"/v1", "/v1/", "/v1/nope", "/v1/runs/", "//v1/runs", "/v1//runs", "/v1/./runs", "/v1/../v1/runs", "/v1/runs/a/b/c/d",
 	"/V1/runs", "/v1/runs%2F", "/v1/%00", "/v1/%2e%2e/%2e%2e/etc/passwd", "/v1/runs;a=b", "/v1/runs/%ff/x", "/v2/runs",
@@ -102,7 +104,7 @@ func (w *walk) fillPath(s *draft, valid bool) {
 	s.path = "/" + strings.Join(segments, "/")
 }
 
-// oddSegments are encoded segments of paths. No resource has such a name.
+// oddSegments are escaped segments of paths that identify no resource.
 var oddSegments = []string{
 	"run_", "run_01aaaaaaaaaaaaaaaaaaaaaaaa", "vol_01JZ8W1K2M4N6P8Q0R2S4T6V8W", "%20", "%00", "%2e%2e", "%2F", "a%2Fb", "..%2f..%2fetc%2fpasswd",
 	"%F0%9F%92%A9", "%FF%FE", "%C3%28", "null", "-1", "18446744073709551616", "%22%27%3B--", "%7Bid%7D", "*", "%E2%80%AE", "%0d%0aX-Bad:1",
@@ -126,7 +128,7 @@ func (w *walk) pathValue(s *draft, name string, valid bool) string {
 	return odd
 }
 
-// escapeRest escapes a path except for its slashes.
+// escapeRest escapes the segments of a path, but not the slashes between them.
 func escapeRest(path string) string {
 	segments := strings.Split(path, "/")
 	for i := range segments {
@@ -154,7 +156,7 @@ func paramsOf(p place) []*openapi3.Parameter {
 func (w *walk) addQuery(s *draft, p *openapi3.Parameter, valid bool) {
 	value, hostile, certainly := w.queryValue(p, s.place.route.path, valid)
 	if hostile {
-		// An event stream ignores limit and cursor, but lists must refuse invalid values.
+		// A list must refuse an invalid limit or cursor. An event stream ignores both.
 		of := p.Name == "limit" || p.Name == "cursor"
 		s.wrong(certainly && (!of || s.place.op.OperationID != "streamRunEvents"), "%s=%.40s", p.Name, value)
 	}

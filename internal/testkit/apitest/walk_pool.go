@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// poolSize is the maximum length of each list of a pool, and the maximum number of
-// identifiers of each kind.
+// poolSize is the maximum number of IDs with the same prefix in a pool, and the maximum
+// length of each other list of a pool.
 const poolSize = 24
 
 var (
@@ -20,9 +20,9 @@ var (
 	versionForm  = regexp.MustCompile(`^v[1-9][0-9]*_[0-9a-z]{20}$`)
 )
 
-// pool contains the values that a walk knows to exist.
+// pool contains values from Seeds and from responses that exist on the server.
 type pool struct {
-	ids     []string            // IDs of all kinds
+	ids     []string            // IDs of resources and versions of any kind
 	filled  []string            // IDs of file sets to which the walk pushed a version
 	made    []string            // IDs of resources that the walk created and may delete
 	created int                 // number of resources that the walk created
@@ -30,7 +30,7 @@ type pool struct {
 	secrets []string            // names of secrets that the walk stored
 	paths   []string            // paths of files
 	links   []string            // last path elements of download links
-	cursors map[string][]string // by path of the list
+	cursors map[string][]string // cursors, by path of the list
 }
 
 func newPool(s Seeds) *pool {
@@ -55,12 +55,13 @@ func keep(list *[]string, v string) {
 	}
 }
 
-// prefixes are the ID prefixes of the collections.
+// prefixes contains the prefix of the IDs in each collection.
 var prefixes = map[string]string{
 	"runs": "run_", "agents": "ag_", "artifacts": "art_", "volumes": "vol_", "sessions": "sess_", "checkpoints": "chk_", "tokens": "tok_",
 }
 
-// pathValues returns values of a path parameter that exist or existed.
+// pathValues returns values for the path parameter called name of an operation. The
+// values exist on the server, or existed earlier.
 func (p *pool) pathValues(at place, name string) []string {
 	collection := at.route.segments[min(1, len(at.route.segments)-1)]
 	switch name {
@@ -104,7 +105,8 @@ func withPrefix(ids []string, prefix string) []string {
 	return some
 }
 
-// cursor returns a cursor of a list with this path, or "".
+// cursor returns a random cursor that a list with this path returned, or "" if there is
+// no such cursor.
 func (p *pool) cursor(path string, rng *rand.Rand) string {
 	if len(p.cursors[path]) == 0 {
 		return ""
@@ -112,7 +114,8 @@ func (p *pool) cursor(path string, rng *rand.Rand) string {
 	return one(rng, p.cursors[path]...)
 }
 
-// learn adds the values in a response to the pool.
+// learn adds the values in a successful response to the pool. After a DELETE, it removes
+// the deleted resource from the pool.
 func (p *pool) learn(s *draft, resp *http.Response, raw []byte) {
 	if s.place.op == nil {
 		return
@@ -136,7 +139,7 @@ func (p *pool) learn(s *draft, resp *http.Response, raw []byte) {
 		keep(&p.filled, strings.Split(s.path, "/")[3])
 	case "createAgent", "createArtifact", "createVolume", "createToken":
 		id, _ := object["id"].(string)
-		if p.created++; p.created%4 == 0 { // only every fourth resource may be deleted
+		if p.created++; p.created%4 == 0 { // the walk may delete only every fourth resource
 			keep(&p.made, id)
 		}
 	case "putSecret":

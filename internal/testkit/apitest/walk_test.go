@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// recorder is a test that records its errors.
+// recorder is a testing.TB that records the messages of Errorf and does not fail.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex // guards messages
@@ -185,8 +185,8 @@ func TestWalkFindsFaults(t *testing.T) {
 				}
 			}))
 			l := &recorder{TB: t}
-			// More operations mean fewer requests of each, so a walk that finds
-			// nothing is repeated with another seed.
+			// A walk sends few requests to each operation and may miss the fault.
+			// Therefore, the test tries up to five seeds until a walk finds a fault.
 			for at := seeds; len(l.messages) == 0 && at.Seed < seeds.Seed+5; at.Seed++ {
 				apitest.Walk(l, s.URL, token, at)
 			}

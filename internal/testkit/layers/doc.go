@@ -1,3 +1,3 @@
-// Package layers contains a test of the direction of imports. It has no other
-// code.
+// Package layers contains only a test: each package may import only packages of its
+// own folder and of lower layers.
 package layers

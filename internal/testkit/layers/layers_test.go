@@ -12,8 +12,8 @@ const module = "github.com/stint-dev/stint"
 
 // layers lists the folders of the module from the lowest layer to the highest.
 // A folder includes the folders below it that are not listed. A package may
-// import packages of its own folder and of lower layers, not of other folders
-// of its layer. The empty name is the root package.
+// import packages of its own folder and of lower layers, but not of other
+// folders in its layer. The empty name stands for the root package.
 var layers = [][]string{
 	{""},
 	{"internal/privatefile"},
@@ -65,11 +65,12 @@ var layers = [][]string{
 	{"cmd/stint", "cmd/stint-bench"},
 }
 
-// transports lists what use cases, ports, and files must not import.
+// transports lists packages of the standard library that use cases, ports, and
+// the packages in internal/files must not import.
 var transports = []string{"net/http", "database/sql"}
 
-// isTransportFree reports whether the packages of a folder must not import
-// transports.
+// isTransportFree reports whether the packages of a folder must not import the
+// packages in transports.
 func isTransportFree(folder string) bool {
 	first := slices.IndexFunc(layers, func(l []string) bool { return l[0] == "internal/definition" })
 	last := slices.IndexFunc(layers, func(l []string) bool { return l[0] == "internal/worker" })
@@ -79,8 +80,8 @@ func isTransportFree(folder string) bool {
 		slices.Contains([]string{"internal/store", "internal/blob", "internal/notify", "internal/sandbox", "internal/framework", "internal/masking", "internal/sealing", "internal/jobs", "internal/egress/dns", "internal/egress/policy"}, folder)
 }
 
-// lean lists packages that run at each start of a sandbox, which must not import
-// large packages of the standard library.
+// lean lists packages that must not import large packages of the standard
+// library, because they run at each start of a sandbox.
 var lean = []string{"internal/sandbox/namespace/setup", "internal/sandbox/agentinit"}
 
 type pkg struct {
@@ -88,8 +89,9 @@ type pkg struct {
 	Imports    []string
 }
 
-// folderOf returns the listed folder with the longest name that contains the
-// package, and false for a package that is not listed.
+// folderOf returns the listed folder that contains the package. If several
+// folders contain it, folderOf returns the innermost folder. ok is false if no
+// listed folder contains the package.
 func folderOf(name string) (folder string, ok bool) {
 	for _, layer := range layers {
 		for _, f := range layer {
