@@ -17,7 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// gate blocks requests for blobs until it is opened, and counts them.
+// gate blocks requests to a registry for blobs until open is closed. It counts these
+// requests in blobs, and sends to arrived for each of them.
 type gate struct {
 	open    chan struct{}
 	arrived chan struct{}

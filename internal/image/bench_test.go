@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// sample returns a layer like those of a distribution: many small files, a few
-// large ones, half of it compressible.
+// sample returns a layer like those of a distribution, plain and compressed: many
+// small files and a few large ones. Compression halves its size.
 func sample(t testing.TB) (plain, gz []byte) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -55,7 +55,8 @@ func BenchmarkUnpack(b *testing.B) {
 	}
 }
 
-// BenchmarkTar measures the system's tar with the same layer.
+// BenchmarkTar unpacks the layer of BenchmarkUnpack with the system's tar, for
+// comparison.
 func BenchmarkTar(b *testing.B) {
 	plain, gz := sample(b)
 	for flags, content := range map[string][]byte{"-xf": plain, "-xzf": gz} {
@@ -78,7 +79,8 @@ func BenchmarkTar(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquire pulls from a registry on this machine.
+// BenchmarkAcquire measures Acquire of an image that must be pulled from a registry on
+// this machine, and of an image that is already stored.
 func BenchmarkAcquire(b *testing.B) {
 	plain, gz := sample(b)
 	host := imagetest.Registry(b)

@@ -5,7 +5,8 @@ import (
 	"context"
 )
 
-// Unpack unpacks plain or compressed layers into dir, an empty folder.
+// Unpack unpacks plain or compressed layers, the lowest first, into the empty folder
+// dir. It fails if the image exceeds maxBytes or maxEntries.
 func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers ...[]byte) (err error) {
 	allowed := budget{bytes: maxBytes, entries: maxEntries}
 	t, err := newUnpacker(dir, &allowed)
@@ -26,13 +27,13 @@ func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers 
 	return nil
 }
 
-// Errors for images that exceed a limit.
+// Errors of Unpack for images that exceed maxBytes or maxEntries.
 var (
 	ErrTooLarge = errTooLarge
 	ErrTooMany  = errTooMany
 )
 
-// IsImageError reports whether err is a defect of the image.
+// IsImageError reports whether err is an error about a defect of the image.
 func IsImageError(err error) bool {
 	_, ok := err.(*imageError) //nolint:errorlint // unpack returns it as it is
 	return ok

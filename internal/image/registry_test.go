@@ -23,7 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// private requires user "robot" with password "secret".
+// private returns a handler that calls h only for requests of the user "robot" with the
+// password "secret".
 func private(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, word, _ := r.BasicAuth(); user != "robot" || word != "secret" {
@@ -81,7 +82,10 @@ func TestCredentialsFromDockerConfiguration(t *testing.T) {
 	wantFault(t, err, stint.KindUnavailable, "cannot read its credentials")
 }
 
-// changeResponses changes responses of the registry for paths that contain part.
+// changeResponses returns a wrapper for a registry's handler, and the number of GET
+// requests that the wrapper received for paths that contain part. The bodies of the
+// first responses to such requests, up to times, are replaced by the result of bend. If
+// the result is shorter than the body, the connection breaks after it.
 func changeResponses(part string, times int64, bend func([]byte) []byte) (func(http.Handler) http.Handler, *atomic.Int64) {
 	var seen atomic.Int64
 	return func(h http.Handler) http.Handler {
@@ -93,7 +97,7 @@ func changeResponses(part string, times int64, bend func([]byte) []byte) (func(h
 			kept := &keptAnswer{ResponseWriter: w}
 			h.ServeHTTP(kept, r)
 			b := bend(kept.body)
-			if len(b) < len(kept.body) { // cut off, like a lost connection
+			if len(b) < len(kept.body) { // the connection breaks
 				_, _ = w.Write(b)
 				panic(http.ErrAbortHandler)
 			}

@@ -32,7 +32,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// anonymous keeps tests independent of the user's credentials.
+// anonymous is a keychain without credentials. It keeps tests independent of the user's
+// credentials.
 type anonymous struct{}
 
 func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
@@ -62,7 +63,8 @@ func acquire(t testing.TB, s *image.Store, ref string) *image.Root {
 	return r
 }
 
-// wantFault checks that err is a *stint.Error about the image.
+// wantFault checks that err is a *stint.Error of the given kind for the parameter
+// "image", and that its message contains words, but no path of a temporary folder.
 func wantFault(t testing.TB, err error, kind stint.Kind, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*stint.Error](err)
@@ -96,7 +98,7 @@ func text(t testing.TB, r *image.Root) string {
 	return string(b)
 }
 
-// list lists a folder of the store.
+// list returns the names of the entries in the folder name of a store.
 func list(t testing.TB, dir, name string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, name))
@@ -298,7 +300,7 @@ func TestIndexSelectsPlatform(t *testing.T) {
 	wantFault(t, err, stint.KindInvalid, "linux/s390x", "only for linux/arm64/v8, linux/riscv64")
 }
 
-// clock is a clock that tests set.
+// clock is a clock that advances by one minute each time it is read.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(c.at.Add(60), 0) }
@@ -321,9 +323,9 @@ func TestCollectRemovesLeastRecentlyUsed(t *testing.T) {
 		acquire(t, s, ref).Release()
 	}
 	s.Close()
-	s = open(t, config)                // the time of use is stored on disk
+	s = open(t, config)                // the times of use are stored on disk
 	acquire(t, s, host+"/a").Release() // b is now the oldest
-	kept := acquire(t, s, host+"/b")   // but in use
+	kept := acquire(t, s, host+"/b")   // b is in use, so it is kept
 	if err := s.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

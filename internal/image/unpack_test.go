@@ -48,7 +48,8 @@ func special(name string, kind byte) entry {
 
 func layer(t testing.TB, entries ...entry) []byte { return imagetest.Archive(t, entries...) }
 
-// listing returns mode and content, or link target, of each path.
+// listing describes each path below dir: a folder by its mode, a file by its mode and
+// content, and a symbolic link by its target.
 func listing(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -257,8 +258,8 @@ func TestUnpackRefusesEscapes(t *testing.T) {
 	}
 }
 
-// Links that lead out of the root are kept, and names that use them stay
-// inside.
+// Symbolic links that point out of the root are kept. Entries whose paths contain such
+// a link are created inside the root.
 func TestUnpackFollowsNoLinksOut(t *testing.T) {
 	t.Parallel()
 	root, check := rootWithCanary(t)
@@ -283,7 +284,7 @@ func TestUnpackLimits(t *testing.T) {
 	}
 	bomb := gzipped(t, layer(t, file("zeros", strings.Repeat("\x00", 4<<20))))
 	huge := layer(t, entry{Header: tar.Header{Name: "huge", Typeflag: tar.TypeReg, Size: 5}, Data: []byte("12345")})
-	copy(huge[124:], "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff") // base-256
+	copy(huge[124:], "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff") // size in base-256 encoding
 	resum(huge)
 	for name, c := range map[string]struct {
 		layer []byte
@@ -318,7 +319,7 @@ func longHeaders(t testing.TB) []byte {
 	return layer(t, all...)
 }
 
-// resum sets the checksum of a tar header.
+// resum computes the checksum of a tar header again and stores it in the header.
 func resum(h []byte) {
 	copy(h[148:156], "        ")
 	sum := 0

@@ -13,7 +13,7 @@ import (
 
 const person = `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name"],"additionalProperties":false}`
 
-// heavy is the error for values that would take too long.
+// heavy is the error message for values whose validation would take too long.
 const heavy = "it is too large, or nested too deeply, for a schema with so much to compare."
 
 func TestResult(t *testing.T) {
@@ -45,12 +45,13 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// A large value is refused if the schema compares each of its parts with much.
+// A large value is refused if the schema requires many comparisons for each of its
+// parts. A small value is not refused for this reason.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return strings.Repeat("x", n) }
 	list := func(n int, of string) string { return "[" + strings.Repeat(of+",", n-1) + of + "]" }
-	var splits []string // arrays whose elements, one behind the other, are all the same
+	var splits []string // arrays of strings; the concatenated strings of each array are 12 times x
 	for i := range 1 << 12 {
 		var a strings.Builder
 		for bit := range 12 {
@@ -103,7 +104,7 @@ func TestOrdinaryResultIsAccepted(t *testing.T) {
 	}
 }
 
-// both returns a schema that applies itself to the member name in two ways.
+// both returns a schema that applies itself twice to the member with the given name.
 func both(name string) string {
 	one := fmt.Sprintf(`{"properties":{%q:{"$ref":"#"}}}`, name)
 	return `{"anyOf":[` + one + `,{"allOf":[` + one + `]}],"type":["object","number"]}`
@@ -115,7 +116,7 @@ func nested(name string, depth int) string {
 
 func TestBadSchemaIsRefused(t *testing.T) {
 	t.Parallel()
-	var doubled strings.Builder // d40 is applied 2^40 times
+	var doubled strings.Builder // applies d40 2^40 times
 	for i := range 40 {
 		fmt.Fprintf(&doubled, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// endpoint sends prepared answers, one after the other.
+// endpoint is an http.RoundTripper that returns prepared replies in order, and records
+// the requests.
 type endpoint struct {
 	replies  []reply
 	requests []string // bodies
@@ -60,14 +61,15 @@ func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// bound ends a body with its request, as a connection does.
+// bound is the body of a response. If r is nil, Read blocks until the context of the
+// request ends.
 type bound struct {
 	ctx context.Context
 	r   io.Reader
 }
 
 func (b *bound) Read(p []byte) (int, error) {
-	if b.r == nil { // silence
+	if b.r == nil { // the server sends nothing
 		<-b.ctx.Done()
 		return 0, b.ctx.Err()
 	}
@@ -86,7 +88,8 @@ func refused(status int, body string) reply {
 	return reply{status: status, kind: "application/json", body: strings.NewReader(body)}
 }
 
-// ask sends a request and returns the events as text, and the answer.
+// ask sends a request to e with a new client. It returns the answer, and the events as
+// text.
 func ask(t *testing.T, e *endpoint, kind string, r llm.Request, o llm.Options) (llm.Answer, string, error) {
 	t.Helper()
 	o.Type, o.Key, o.HTTP, o.URL = kind, "the-key", &http.Client{Transport: e}, "http://model.example/v1"
@@ -261,7 +264,7 @@ func decoded(t *testing.T, s string) (v any) {
 	return v
 }
 
-// Servers deviate from the API; the answer must be the same.
+// Responses that deviate from the API are decoded like responses that conform to it.
 func TestDeviatingServers(t *testing.T) {
 	t.Parallel()
 	calls := func(inputs ...string) (parts []llm.Part) {
@@ -398,7 +401,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An unsupported feature is removed from all later requests.
+// If the server does not support an optional feature, the request is repeated without
+// the feature.
 func TestRequestsAreRelaxed(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct {

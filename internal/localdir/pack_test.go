@@ -23,7 +23,8 @@ import (
 
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// tree maps names to contents: "dir/" is a folder, "-> target" a link.
+// tree maps paths to contents. A path that ends with "/" is a folder. The content
+// "-> target" stands for a symbolic link.
 type tree map[string]string
 
 func writeTree(t *testing.T, files tree) string {
@@ -61,7 +62,7 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
-// unpack returns the tree in an archive and the headers by name.
+// unpack returns the content of a tar.gz archive as a tree, and its headers by name.
 func unpack(t *testing.T, b []byte) (tree, map[string]*tar.Header) {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(b))

@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// member creates an organisation with a member and returns its ID.
+// member creates an organisation with one member and returns the organisation's ID.
 func (w *world) member(org string) string {
 	w.Helper()
 	m, err := w.store.EnsureMember(w.Context(), store.Member{
@@ -70,7 +70,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// results runs a job and returns its final report of each organisation.
+// results runs a job and returns its final reports, one for each organisation.
 func results(t *testing.T, job func(func(maintenance.Report)) error) []maintenance.Report {
 	t.Helper()
 	var done []maintenance.Report
@@ -169,7 +169,8 @@ func TestDamageReportsTheVersion(t *testing.T) {
 	}
 }
 
-// failingStore fails to list the objects of one organisation. It calls before first.
+// failingStore is a blob.Store whose List fails for the objects of one organisation,
+// after it has called before.
 type failingStore struct {
 	blob.Store
 	org    string

@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/runs"
 )
 
-// walk reads all pages of a list and returns a member of each item. It calls between
-// after each page.
+// walk reads all pages of a list, with at most limit items each, and returns the given
+// member of each item. It calls between before each page except the first.
 func (w *world) walk(path string, limit int, member string, between func()) (all []string) {
 	w.Helper()
 	separator := "?"
@@ -93,12 +93,12 @@ func TestPagesDuringChanges(t *testing.T) {
 	w.diff("secrets", []string{"S0", "S1", "S2", "S3", "S4"}, w.walk("/v1/secrets", 2, "name", func() {}))
 }
 
-// largeRuns creates runs with prompts of the maximum size. Their character is encoded
-// with six in JSON.
+// largeRuns creates n runs with prompts of the maximum size, 512 KiB. In JSON, each
+// character of the prompts is encoded as six bytes.
 func (w *world) largeRuns(n int) {
 	w.Helper()
 	w.newAgent("reviewer")
-	for range n { // without the server, whose time limits can be short
+	for range n { // not through the server, because its timeouts can be short
 		run := stint.NewRun{Agent: "reviewer", Prompt: strings.Repeat("<", 512<<10)}
 		if _, err := w.runs.Create(w.Context(), w.caller, run, runs.CreateOptions{}); err != nil {
 			w.Fatal(err)
@@ -106,7 +106,8 @@ func (w *world) largeRuns(n int) {
 	}
 }
 
-// TestPageBytes checks that pages with large items have fewer of them.
+// TestPageBytes checks that a page contains fewer items than its limit if the items are
+// large.
 func TestPageBytes(t *testing.T) {
 	w := newWorld(t)
 	w.largeRuns(7)
@@ -160,7 +161,7 @@ func TestPagesOfFilesAndChanges(t *testing.T) {
 	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
 	w.diff("changes while the head moves", want, w.walk(at+"/diff?from=1", 2, "path", moveHead))
 	for list, path := range map[string]string{at + "/versions/latest/files?": at + "/versions/latest/files?cursor=", at + "/diff?from=1": at + "/diff?from=1&cursor="} {
-		// Cursors of earlier servers contain only a path.
+		// Cursors of earlier versions of the server contain only a path.
 		old := w.auth.SignCursor(w.caller.OrgID, list, []byte("f3 &+ü%"))
 		if a := w.do(request{method: "GET", path: path + old, hostile: true}); a.StatusCode != 400 || !strings.Contains(string(a.body), `"param":"cursor"`) {
 			t.Errorf("an old cursor of %s returned %d %s", list, a.StatusCode, a.body)

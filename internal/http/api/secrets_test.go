@@ -63,8 +63,8 @@ func TestMaximumSizeOfSecrets(t *testing.T) {
 	}
 }
 
-// TestTooManySecretsForRun checks that a run fails if its own secrets and the stored
-// ones together cannot be masked.
+// TestTooManySecretsForRun checks that the assignment of a run fails if the run's own
+// secrets and the stored secrets together are too large to be masked.
 func TestTooManySecretsForRun(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")

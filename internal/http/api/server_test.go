@@ -141,7 +141,7 @@ func TestCheckpointAfterCancel(t *testing.T) {
 	}
 }
 
-// leakingRuns fails with an error that users must not see, or panics.
+// leakingRuns is an api.Runs whose Get returns err, or panics if err is nil.
 type leakingRuns struct {
 	api.Runs
 	err error
@@ -191,7 +191,7 @@ func TestStatusOfKinds(t *testing.T) {
 		words := strings.Fields(want)
 		h.err = &stint.Error{Kind: kind, Code: words[2], Message: "A message.", Param: "p", Details: []stint.Detail{{Param: "p", Code: "c", Message: "m"}}}
 		req := w.build(t.Context(), request{method: "GET", path: "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w"})
-		transport := &http.Transport{DisableKeepAlives: true} // not checked: the contract does not contain most of them here
+		transport := &http.Transport{DisableKeepAlives: true} // does not check the contract, which lists few of these statuses for this path
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -239,8 +239,8 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// TestWriteTimeout checks that the connection of a client that does not read ends, for
-// large responses and for many small ones.
+// TestWriteTimeout checks that the server ends the connection of a client that does not
+// read its responses: a large response, or many small responses.
 func TestWriteTimeout(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = 300 * time.Millisecond })
 	w.largeRuns(2)
@@ -266,7 +266,8 @@ func TestWriteTimeout(t *testing.T) {
 	}
 }
 
-// TestTruncatedBody checks requests of clients that disconnect within the body.
+// TestTruncatedBody checks that a request is refused, and stores nothing, if the client
+// closes its side of the connection within the body.
 func TestTruncatedBody(t *testing.T) {
 	w := newWorld(t)
 	id := w.volumeWithVersion()
@@ -292,8 +293,8 @@ func TestTruncatedBody(t *testing.T) {
 	}
 }
 
-// TestBodyTimeout checks that a request whose body is not sent ends, also without a
-// token.
+// TestBodyTimeout checks that the server answers and closes the connection if the client
+// does not send the whole body in time, with and without a token.
 func TestBodyTimeout(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.BodyTimeout = 100 * time.Millisecond })
 	for _, head := range []string{
@@ -317,8 +318,8 @@ func TestBodyTimeout(t *testing.T) {
 	}
 }
 
-// TestBodyTimeoutAfterBody checks that the deadline of a complete body does not end a
-// stream.
+// TestBodyTimeoutAfterBody checks that the timeout of the request body does not end an
+// event stream after the body was received.
 func TestBodyTimeoutAfterBody(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.BodyTimeout, c.Heartbeat = 50*time.Millisecond, 20*time.Millisecond })
 	w.newAgent("reviewer")

@@ -8,11 +8,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// row is a request with the expected response.
+// row is a request with the expected response. Requests with a status of 400 or more, or
+// a name that starts with "odd: ", may violate the contract.
 type row struct {
 	name         string
 	method, path string
-	token        string
+	token        string // token, or its name in the words of run; see request
 	header       map[string]string
 	body         any
 	status       int
@@ -31,7 +32,8 @@ const (
 	media    = `"type":"invalid_request_error","code":"unsupported_media_type"`
 )
 
-// run sends the requests. It replaces {word} by the value in words.
+// run sends the request of each row and checks the response. It replaces {word} by the
+// value in words in paths, texts of bodies, and expected texts.
 func (w *world) run(t *testing.T, words map[string]string, rows []row) {
 	t.Helper()
 	var pairs []string
@@ -67,7 +69,8 @@ func (w *world) run(t *testing.T, words map[string]string, rows []row) {
 	}
 }
 
-// fixture creates one resource of each kind and returns their IDs, and tokens.
+// fixture creates resources of each kind. It returns their IDs and some tokens as words
+// for run.
 func (w *world) fixture() map[string]string {
 	w.Helper()
 	agent := w.newAgent("reviewer")
@@ -212,7 +215,7 @@ func TestUnknownIDs(t *testing.T) {
 	w.run(t, words, rows)
 }
 
-// verb is an operation; % in its path is the ID.
+// verb is an operation on a resource. The ID of the resource replaces % in its path.
 type verb struct {
 	method, path string
 	body         any

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// archive returns a tar of files with the given texts.
+// archive returns a tar archive. The keys of files are paths, the values are contents.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -44,10 +44,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ownOrg is the name of an organisation. It contains letters that identifiers do not.
+// ownOrg is the name of the organisation of world.caller. The name cannot occur in an ID.
 const ownOrg = "oil-mill"
 
-// world is a server without a worker; tests act as the worker.
+// world is an API server without workers. Tests act as its worker.
 type world struct {
 	testing.TB
 	url      string
@@ -56,7 +56,7 @@ type world struct {
 	auth     *auth.Service
 	dispatch *dispatch.Local
 	ids      *stint.IDs
-	token    string // of an owner
+	token    string // token of caller, the owner ann of ownOrg
 	caller   auth.Caller
 	log      *logBuffer
 	ahead    atomic.Int64 // nanoseconds by which the clock is ahead
@@ -119,7 +119,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	w.runs = c.Runs
 	server := httptest.NewUnstartedServer(api.New(c))
 	server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // so that few bytes fill it
+		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // small, so that a client that does not read blocks the server early
 			t.Error(err)
 		}
 		return ctx
@@ -155,7 +155,7 @@ func (w *world) login(org, user string) string {
 	return token.Secret
 }
 
-// tokenWithScope creates a token with one scope.
+// tokenWithScope creates a token of the caller with one scope and returns its secret.
 func (w *world) tokenWithScope(scope string) string {
 	w.Helper()
 	token, err := w.auth.CreateToken(w.Context(), w.caller, stint.NewToken{Name: scope, Scopes: []string{scope}})
@@ -177,7 +177,7 @@ func (frameworks) Frameworks(context.Context) []stint.Framework {
 	}
 }
 
-// logBuffer contains the log.
+// logBuffer collects the log of the server. Its methods can be called concurrently.
 type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
@@ -195,13 +195,13 @@ func (l *logBuffer) String() string {
 	return l.text.String()
 }
 
-// request is a request of a test. Token "-" is none, and "" is the owner's.
+// request is a request of a test.
 type request struct {
 	method, path string
-	token        string
+	token        string // "-" means none, "" means world.token
 	header       map[string]string
-	body         any // string and []byte are sent unchanged, other values as JSON
-	hostile      bool
+	body         any  // string and []byte are sent unchanged, other values as JSON
+	hostile      bool // the request may violate the contract
 	failing      bool // a status of 500 or more is expected
 }
 
@@ -271,7 +271,7 @@ func (w *world) do(r request) response {
 	return response{resp, body}
 }
 
-// get decodes the response of a GET request, which must succeed.
+// get sends a GET request, whose response must have status 200, and decodes the response.
 func (w *world) get(path string, into any) {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
@@ -288,7 +288,7 @@ func (w *world) decode(a response, status int, into any) {
 	}
 }
 
-// post sends JSON and decodes the response, which must have the status.
+// post sends body as JSON and decodes the response, which must have the given status.
 func (w *world) post(path string, body any, status int, into any) {
 	w.Helper()
 	w.decode(w.do(request{method: "POST", path: path, body: body}), status, into)
@@ -318,7 +318,7 @@ type job struct {
 	depth   int
 }
 
-// claim claims the next run.
+// claim claims the next run. The assignment must not contain an error.
 func (w *world) claim() *job {
 	w.Helper()
 	a := w.assigned()
@@ -386,7 +386,8 @@ func (j *job) checkpoint() *store.Checkpoint {
 	}}
 }
 
-// errorOf returns the type and code of an error.
+// errorOf returns the type and code of an error response, separated by a space. It
+// returns the whole body if the body is not JSON.
 func (a response) errorOf() string {
 	var b struct {
 		Error struct{ Type, Code, Message, Param string }

@@ -65,7 +65,8 @@ func PushLayers(t testing.TB, host, name string, config v1.Config, layers ...v1.
 	return PushImage(t, host, name, Build(t, "linux", runtime.GOARCH, config, layers...))
 }
 
-// Build returns an image for a platform.
+// Build returns an image with the given layers for the operating system and
+// architecture.
 func Build(t testing.TB, system, architecture string, config v1.Config, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
@@ -81,7 +82,7 @@ func Build(t testing.TB, system, architecture string, config v1.Config, layers .
 	return image
 }
 
-// PushImage pushes an image under a name.
+// PushImage pushes an image under a name and returns the same values as Push.
 func PushImage(t testing.TB, host, named string, image v1.Image) (ref, digest string) {
 	t.Helper()
 	ref = host + "/" + named
