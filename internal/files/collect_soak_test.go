@@ -21,12 +21,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stepped is a store that calls then before one of its operations.
+// stepped is a store that calls a function once, before one of its operations.
 type stepped struct {
 	blob.Store
 
 	mu   sync.Mutex // guards the fields below; other operations wait while then runs
-	left int        // operations before that
+	left int        // operations until then is called, including that operation
 	then func()
 }
 
@@ -65,7 +65,7 @@ func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, 
 	return s.Store.List(ctx, prefix)
 }
 
-// world is a store with versions that are added and removed.
+// world is a store in which trees are committed, removed, and collected.
 type world struct {
 	t       fataler
 	ctx     context.Context
@@ -74,9 +74,9 @@ type world struct {
 	lib     *files.Library // over steps
 	plain   *files.Library // over store
 	names   *names
-	whole   *files.Library // over a store in which nothing is deleted
-	bodies  map[string][]byte
-	removed string // the tree whose reference was removed last
+	whole   *files.Library    // over a store in which nothing is deleted
+	bodies  map[string][]byte // expected archives by digest
+	removed string            // the tree whose reference was removed last
 }
 
 type fataler interface {
@@ -97,8 +97,8 @@ func newWorld(t *testing.T, rt fataler) *world {
 	return w
 }
 
-// commit stores a tree and refers to it. It repeats the commit while
-// collections interfere.
+// commit stores a tree and adds a reference to it. If a collection interferes, commit
+// tries again.
 func (w *world) commit(l *files.Library, parent string, items []item) {
 	for range 20 {
 		named := slices.Contains(w.names.list(), parent)
@@ -108,7 +108,7 @@ func (w *world) commit(l *files.Library, parent string, items []item) {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
-			parent = "" // was deleted
+			parent = "" // the parent was deleted
 			continue
 		}
 		if err != nil {
@@ -170,7 +170,7 @@ func (w *world) archive(l *files.Library, digest string) []byte {
 	return b
 }
 
-// check reads every referenced tree.
+// check compares the archive of every referenced tree with the expected one.
 func (w *world) check() {
 	for _, d := range w.names.list() {
 		if !bytes.Equal(w.archive(w.plain, d), w.bodies[d]) {
@@ -187,8 +187,8 @@ func (w *world) collect(l *files.Library) files.CollectResult {
 	return done
 }
 
-// exact returns the segments that the store has but should not have, and those
-// that it lacks. keys are all its keys.
+// exact returns a description of the trees and segments that are unreferenced, missing,
+// or stored twice. It returns "" if there are none. keys are all keys of the store.
 func exact(t fataler, l *files.Library, n *names, keys []string) string {
 	ctx := context.Background()
 	want, got := map[string]bool{}, map[string]bool{}
@@ -225,11 +225,11 @@ func exact(t fataler, l *files.Library, n *names, keys []string) string {
 	return cmp.Diff(want, got)
 }
 
-// operation is a change of a world.
+// operation is a change to a world.
 type operation struct {
 	what string
 	pick int    // index of a referenced tree
-	tree string // one byte for each file
+	tree string // one byte for each file, which determines its content
 }
 
 func (w *world) do(l *files.Library, d operation) {
@@ -253,9 +253,9 @@ func (w *world) do(l *files.Library, d operation) {
 	}
 }
 
-// TestSoakCollections commits, deletes, and collects at random, with other
-// commits, deletions, and collections between their steps. No referenced tree
-// may lack a byte, and in the end only referenced objects are stored.
+// TestSoakCollections commits, removes, and collects trees in random order. Further
+// random operations run between the steps of some operations. All referenced trees
+// must stay complete, and in the end only referenced objects may be stored.
 func TestSoakCollections(t *testing.T) {
 	t.Parallel()
 	operations := rapid.Custom(func(rt *rapid.T) operation {
@@ -276,7 +276,7 @@ func TestSoakCollections(t *testing.T) {
 				w.steps.then = func() {
 					for _, d := range between {
 						if outer.what == "collect" && d.what == "collect" && collected {
-							continue // at most two at a time
+							continue // at most two collections at a time
 						}
 						collected = collected || d.what == "collect"
 						w.do(w.plain, d)

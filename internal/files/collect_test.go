@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// names is the database of a test: referenced trees, the epoch, and marked
-// objects.
+// names is a database in memory. It has the digests of the referenced trees, the
+// epoch, and the marked objects.
 type names struct {
 	mu     sync.Mutex // guards the fields below
 	epoch  int64
@@ -31,7 +31,7 @@ func newNames() *names {
 	return &names{named: map[string]bool{}, marked: map[string]store.MarkedObject{}}
 }
 
-// name adds a reference to a tree if the epoch of its commit is current.
+// name adds a reference to a tree if no collection has begun since its commit.
 func (n *names) name(ref files.Ref) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,7 @@ func (n *names) MarkedObjects(context.Context, string) (int64, []store.MarkedObj
 	return n.epoch, all, nil
 }
 
-// garbage is the part of the database that commits use.
+// garbage is the part of names that commits use.
 type garbage struct{ *names }
 
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
@@ -236,10 +236,10 @@ func TestGrace(t *testing.T) {
 		after           time.Duration
 		marked, deleted int64
 	}{
-		{0, 1, 0},                // the root, for which no age is required
-		{59 * time.Minute, 0, 0}, // the grace period of the mark has not ended
-		{time.Minute + time.Second, 1, 1},
-		{time.Second, 0, 1},
+		{0, 1, 0},                         // the root is marked at any age, the pack is too new
+		{59 * time.Minute, 0, 0},          // neither has reached the grace period
+		{time.Minute + time.Second, 1, 1}, // the pack is marked, the root is deleted
+		{time.Second, 0, 1},               // the pack is deleted
 	} {
 		now = now.Add(step.after)
 		got, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour, Now: clock})

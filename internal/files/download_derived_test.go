@@ -48,8 +48,8 @@ func TestDownloadSum(t *testing.T) {
 		if of, d, ok := files.ParseDerivedKey(key); of != org || d != digest || !ok {
 			t.Errorf("%s was made from %s, %s, %v", key, of, d, ok)
 		}
-		// A hash that belongs to a deleted tree of other segments, or a damaged
-		// one, is ignored.
+		// A stored hash is ignored if it is damaged or belongs to another size. The
+		// size differs if the tree was deleted and then stored in other segments.
 		for _, left := range []string{fmt.Sprintf("%x %d\n", sha256.Sum256(nil), size+1), "x", ""} {
 			s.objects[key] = []byte(left)
 			l := newLibrary(t, s, files.Options{})
@@ -69,7 +69,7 @@ func TestDownloadSum(t *testing.T) {
 	}
 }
 
-// halted is a store in which reads of an organisation's packs wait.
+// halted is a store in which reads of the packs of org wait until goOn is closed.
 type halted struct {
 	*memory
 	goOn chan struct{}
@@ -82,8 +82,9 @@ func (h halted) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return h.memory.Get(ctx, key, offset, n)
 }
 
-// TestHashingDoesNotBlockOthers hashes a download that does not end. Requests
-// of its organisation are answered without the hash, those of others with it.
+// TestHashingDoesNotBlockOthers requests hashes while the hash of another download is
+// computed. A request of the same organisation waits for a limited time and returns no
+// hash. A request of another organisation returns its hash at once.
 func TestHashingDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,10 +149,11 @@ func TestParseDerivedKey(t *testing.T) {
 	}
 }
 
-// bucket is a store that clients can read directly.
+// bucket is a store with direct links, from which clients download without the server.
 type bucket struct{ *memory }
 
-// TestPopularArchivesAreStored downloads a large archive twice.
+// TestPopularArchivesAreStored checks that a large archive is stored after its second
+// download, and that a small archive is never stored.
 func TestPopularArchivesAreStored(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -189,7 +191,7 @@ func TestPopularArchivesAreStored(t *testing.T) {
 	for range 3 {
 		note(small)
 	}
-	l.CountDownload(org, strings.Repeat("0", 64), 9<<20) // deleted before it is stored
+	l.CountDownload(org, strings.Repeat("0", 64), 9<<20) // a tree that is deleted before its archive is stored
 	l.CountDownload(org, strings.Repeat("0", 64), 9<<20)
 	if got := link(small); got != "" {
 		t.Errorf("a small archive is at %s", got)

@@ -25,7 +25,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// download reads a tree in a format.
+// download returns a tree in a format.
 func download(t testing.TB, l *files.Library, digest string, f files.Format) []byte {
 	t.Helper()
 	if f == files.TarZstd {
@@ -49,15 +49,15 @@ func download(t testing.TB, l *files.Library, digest string, f files.Format) []b
 	return b
 }
 
-// anyBytes is the odd tree with names that are not valid in any encoding.
+// anyBytes returns oddTree with further names, which are not valid UTF-8.
 func anyBytes() []item {
 	return append(oddTree(),
 		item{name: "latin-\xe9", body: []byte("no UTF-8")}, item{name: "latin-\xff/", mode: 0o755},
 		item{name: "latin-\xff/\x80", body: text(9, 300)}, item{name: "latin-link", target: "latin-\xe9"})
 }
 
-// wholeSeconds rounds times as a zip does, and removes those that readers of
-// zips disagree about.
+// wholeSeconds truncates times to seconds, as a zip does. It removes times that
+// programs restore from a zip in different ways.
 func wholeSeconds(looks map[string]look) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -67,7 +67,7 @@ func wholeSeconds(looks map[string]look) map[string]look {
 	return timeless(out, func(path string, _ look) bool { return path == "far-future" || strings.HasSuffix(path, "before-epoch") })
 }
 
-// timeless removes the times of some entries.
+// timeless removes the times of the entries for which of returns true.
 func timeless(looks map[string]look, of func(path string, k look) bool) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -79,21 +79,22 @@ func timeless(looks map[string]look, of func(path string, k look) bool) map[stri
 	return out
 }
 
-// asUnzip removes the times of links, which unzip does not restore.
+// asUnzip changes looks as wholeSeconds does. It also removes the times of symbolic
+// links, which unzip does not restore.
 func asUnzip(looks map[string]look) map[string]look {
 	return timeless(wholeSeconds(looks), func(_ string, k look) bool { return k.Kind == "symlink" })
 }
 
-// asBSDUnzip removes a name that bsdtar treats as the name of a folder on
-// Windows.
+// asBSDUnzip changes looks as wholeSeconds does. It also removes the file whose name
+// ends with a backslash, which bsdtar extracts from a zip as a folder.
 func asBSDUnzip(looks map[string]look) map[string]look {
 	out := wholeSeconds(looks)
 	maps.DeleteFunc(out, func(path string, _ look) bool { return strings.HasPrefix(path, "tab\tand") })
 	return out
 }
 
-// asBSDTar removes fractions of seconds before 1970, which bsdtar reads
-// wrongly.
+// asBSDTar removes times before 1970, because bsdtar reads their fractions of a
+// second wrongly.
 func asBSDTar(looks map[string]look) map[string]look {
 	return timeless(looks, func(path string, _ look) bool { return strings.HasSuffix(path, "before-epoch") })
 }
@@ -173,8 +174,8 @@ func TestSoakOtherToolsUnpackDownloads(t *testing.T) {
 	}
 }
 
-// TestSoakFormatsAreEquivalent compares the formats entry by entry with the
-// readers of the standard library.
+// TestSoakFormatsAreEquivalent checks that the tar.gz and the tar.zst contain the same
+// tar as the plain download, and that the zip contains the same entries.
 func TestSoakFormatsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -247,8 +248,8 @@ func zipLooks(t testing.TB, b []byte) map[string]look {
 	return seen
 }
 
-// TestRandomDownloadParts reads ranges of a tree of several pages. A second
-// reader returns the same bytes.
+// TestRandomDownloadParts reads random ranges of a download and compares them with the
+// whole download. The tree has several pages.
 func TestRandomDownloadParts(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -317,7 +318,8 @@ func TestDownloadReaders(t *testing.T) {
 	}
 }
 
-// TestDamagedTarIsAnError checks that expanded content is verified.
+// TestDamagedTarIsAnError checks that a download fails if a pack is damaged, also when
+// the format needs the decompressed content.
 func TestDamagedTarIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

@@ -43,7 +43,8 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	}
 }
 
-// TestExchangeLimits sends few bytes that expand to many.
+// TestExchangeLimits sends a small request whose chunks are too large in total after
+// decompression.
 func TestExchangeLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -61,8 +62,8 @@ func TestExchangeLimits(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreCompressedAgain sends a segment that has the right content but
-// ends the stream, which would truncate archives.
+// TestSegmentsAreCompressedAgain sends a segment that has the right content but ends
+// the DEFLATE stream. Stored unchanged, it would truncate archives.
 func TestSegmentsAreCompressedAgain(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})

@@ -35,7 +35,7 @@ func exchanging(t testing.TB, s *memory, o files.Options) *files.Library {
 	return newLibrary(t, s, o)
 }
 
-// taken is an encoded tree and its chunks.
+// taken returns the encoded tree with the digest, and the frames of its chunks.
 func taken(t testing.TB, l *files.Library, digest string) ([]byte, []treewire.Frame) {
 	t.Helper()
 	var tree, chunks bytes.Buffer
@@ -121,8 +121,8 @@ func hashesOf(frames []treewire.Frame) (all [][32]byte) {
 	return all
 }
 
-// some is a tree with a large file, a file that is larger than a chunk and has
-// no cut point, equal files, and links.
+// some returns a tar with a large file, a file larger than MaxSingleChunk without a
+// cut point, two equal files, an empty file, and a symbolic link.
 func some(t testing.TB) []byte {
 	return tarOf(t,
 		item{name: "a/"}, item{name: "a/large", body: noise(1, 5<<20)}, item{name: "a/one", body: text(1, 3000)},
@@ -138,8 +138,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// TestExchangeRoundTrip copies a tree to another store. The digest and the
-// archive are the same as after an upload.
+// TestExchangeRoundTrip copies a tree to another store as entries and chunks. The
+// copy has the same digest and the same archive.
 func TestExchangeRoundTrip(t *testing.T) {
 	t.Parallel()
 	from, to := exchanging(t, newMemory(), files.Options{}), exchanging(t, newMemory(), files.Options{})
@@ -175,7 +175,8 @@ func TestExchangeRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMissingChunks also loses the index and a pack.
+// TestMissingChunks checks which chunks are reported as missing before and after the
+// index is lost, and after all packs are deleted.
 func TestMissingChunks(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -218,8 +219,8 @@ func TestMissingChunks(t *testing.T) {
 	}
 }
 
-// TestChunksOfAnotherServer checks that chunks stored by one library are found
-// by another one on the same store.
+// TestChunksOfAnotherServer checks that a library finds chunks that another library
+// stored in the same store.
 func TestChunksOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -241,7 +242,7 @@ func TestChunksOfAnotherServer(t *testing.T) {
 	}
 }
 
-// markedKeys is a list of objects that are about to be deleted.
+// markedKeys is a database in which the objects with these keys are marked.
 type markedKeys struct{ keys []string }
 
 func (s *markedKeys) Marked(context.Context, string) (int64, []string, error) {
@@ -257,8 +258,8 @@ func packsOf(s *memory) (packs []string) {
 	return packs
 }
 
-// TestExchangeAvoidsMarkedObjects checks that marked chunks are missing, and
-// that those of the parent are stored again.
+// TestExchangeAvoidsMarkedObjects checks that chunks in marked packs are reported as
+// missing, and that a commit stores its parent's chunks again if their packs are marked.
 func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	t.Parallel()
 	source := exchanging(t, newMemory(), files.Options{})
@@ -303,7 +304,8 @@ func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	}
 }
 
-// TestSelections reads parts of a version, numbered from different entries.
+// TestSelections reads single chunks. Their numbers count from the entry after
+// Selection.After, so the test repeats this with each entry.
 func TestSelections(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
@@ -363,7 +365,7 @@ func TestCutterMatchesLibrary(t *testing.T) {
 	}
 }
 
-// iotestReader returns few bytes at a time.
+// iotestReader returns at most 10,007 bytes at a time.
 type iotestReader struct{ r io.Reader }
 
 func (r iotestReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 10_007)]) }

@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// TestDottedTargetsAreCheap checks that the lookups for a link are limited by
-// the length of its target, at any depth.
+// TestDottedTargetsAreCheap checks that the number of lookups for a symbolic link is
+// limited by the number of names in its target, even if the link is in a deep folder.
 func TestDottedTargetsAreCheap(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("d/", 250) + "l"
@@ -41,8 +41,8 @@ func TestDottedTargetsAreCheap(t *testing.T) {
 	}
 }
 
-// TestRootSizeLimit stores a tree whose list of pages is too large, with each
-// kind of commit.
+// TestRootSizeLimit checks that each kind of commit refuses a tree whose root, which
+// lists its pages, exceeds the size limit.
 func TestRootSizeLimit(t *testing.T) {
 	t.Parallel()
 	var items []item
@@ -58,7 +58,7 @@ func TestRootSizeLimit(t *testing.T) {
 	}
 	from := newMemory()
 	roomy := newLibrary(t, from, files.Options{Limits: files.Limits{RootBytes: 4000}})
-	ref := stored(t, roomy, "", items...) // some pages and their first paths fit
+	ref := stored(t, roomy, "", items...) // the root is smaller than this larger limit
 	if _, err := roomy.Pages(t.Context(), org, ref.Digest); err != nil {
 		t.Fatal(err)
 	}

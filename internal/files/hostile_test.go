@@ -16,7 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// rawTar writes headers without checking them.
+// rawTar returns a tar with the headers. Their names and targets may be invalid. Each
+// file has the same content.
 func rawTar(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,7 +44,8 @@ func rawTar(t testing.TB, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// patched changes a field of a header and corrects its checksum.
+// patched returns a copy of a tar in which a field of the first header is replaced and
+// the header's checksum is corrected.
 func patched(b []byte, offset int, field string) []byte {
 	b = bytes.Clone(b)
 	copy(b[offset:], field)
@@ -186,7 +188,8 @@ func wantRefused(t *testing.T, ref files.Ref, err error, says string) {
 	}
 }
 
-// extended returns a tar with an entry that has an extended record.
+// extended returns a tar with a symbolic link that has the PAX record key=value. The
+// value may be one that archive/tar does not write.
 func extended(t testing.TB, key, value string) []byte {
 	t.Helper()
 	record := " " + key + "=" + value + "\n"
@@ -211,8 +214,8 @@ func TestExtendedMakesValidRecords(t *testing.T) {
 	}
 }
 
-// zerosWithoutEnd returns a tar that ends with a file of zeros, which are not
-// the end of an archive.
+// zerosWithoutEnd returns a tar without an end marker, which consists of zeros. The
+// content of its last file consists of zeros too.
 func zerosWithoutEnd(t testing.TB) []byte {
 	b := tarOf(t, item{name: "zeros", mtime: someTime.Truncate(time.Second), body: make([]byte, 4096)})
 	return b[:len(b)-1024]
@@ -236,7 +239,7 @@ func wideWindow(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// sparse returns a tar of a file that is one hole of n bytes.
+// sparse returns a tar of a sparse file that consists of one hole of n bytes.
 func sparse(t testing.TB, n int64) []byte {
 	t.Helper()
 	b := rawTar(t, tar.Header{Name: "hole", Format: tar.FormatGNU})
@@ -300,7 +303,8 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	}
 }
 
-// TestSourceFailure checks that errors of the caller's reader are returned.
+// TestSourceFailure checks that a commit returns the error of the caller's reader and
+// stores nothing.
 func TestSourceFailure(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the connection is gone")
@@ -361,8 +365,8 @@ func TestTolerantArchives(t *testing.T) {
 	}
 }
 
-// TestLastEntryWins also checks that hard links keep the content that they were
-// linked to.
+// TestLastEntryWins checks that a later entry replaces an earlier one with the same
+// path. Hard links to the earlier one keep its content.
 func TestLastEntryWins(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -400,8 +404,8 @@ func TestLastEntryWins(t *testing.T) {
 	})
 }
 
-// FuzzCommitArchive commits arbitrary bytes, which are refused or stored
-// completely.
+// FuzzCommitArchive commits arbitrary bytes. A valid archive is stored completely; any
+// other input is refused, and nothing is stored.
 func FuzzCommitArchive(f *testing.F) {
 	plain := tarOf(f, item{name: "d/", mode: 0o755}, item{name: "d/f", body: []byte("hello")}, item{name: "l", target: "d"})
 	f.Add(plain, byte(0))

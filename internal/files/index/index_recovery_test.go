@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSoakDamage truncates, changes, and deletes files: places that the index
-// still returns are correct.
+// TestSoakDamage truncates, changes, or deletes the files of an index. Every place that
+// the index still returns must be correct.
 func TestSoakDamage(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
@@ -72,7 +72,7 @@ func TestSoakDamage(t *testing.T) {
 func damage(rt *rapid.T, path string) {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {
-		return // was deleted
+		return // deleted by an earlier call, or empty
 	}
 	at := rapid.IntRange(0, len(b)-1).Draw(rt, "at")
 	switch rapid.SampledFrom([]string{"cut", "flip", "zero", "delete"}).Draw(rt, "damage") {
@@ -116,7 +116,8 @@ func checkSubset(t failer, x *index.Index, m model, hashes int) {
 	}
 }
 
-// TestReopenAfterEachPack checks that packs of several processes share one file.
+// TestReopenAfterEachPack checks that an index which is opened again for each pack
+// stores all packs in one file.
 func TestReopenAfterEachPack(t *testing.T) {
 	t.Parallel()
 	dir, m := t.TempDir(), model{}
@@ -135,8 +136,8 @@ func TestReopenAfterEachPack(t *testing.T) {
 	}
 }
 
-// TestFormerVersionsFiles checks that a folder with the sorted runs of earlier
-// versions counts as empty, and that its files are removed.
+// TestFormerVersionsFiles checks that files in the format of earlier versions of the
+// index are ignored and removed.
 func TestFormerVersionsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,8 +159,9 @@ func TestFormerVersionsFiles(t *testing.T) {
 	}
 }
 
-// TestUnopenableFilesStay replaces each file by one that cannot be opened, as
-// with too many open files: this is an error, and the file is not removed.
+// TestUnopenableFilesStay checks that Find returns an error if a file exists but cannot
+// be opened, for example because the process has too many open files. The index must
+// not remove the file.
 func TestUnopenableFilesStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -175,7 +177,7 @@ func TestUnopenableFilesStay(t *testing.T) {
 	for _, f := range files {
 		x := open(t, dir)
 		aside := filepath.Join(t.TempDir(), "aside")
-		if err := errors.Join(os.Rename(f, aside), os.Symlink(f, f)); err != nil { // to itself
+		if err := errors.Join(os.Rename(f, aside), os.Symlink(f, f)); err != nil { // a link to itself
 			t.Fatal(err)
 		}
 		if _, _, err := x.Find("org_a", hashOf(1)); err == nil {

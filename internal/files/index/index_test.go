@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pack describes a pack of consecutive chunks.
+// pack describes a pack with the n chunks from the number first.
 type pack struct{ first, n int }
 
 // chunk returns the chunk with the number first+i.
@@ -45,7 +45,7 @@ func (p pack) chunks() []format.Segment {
 // model is the expected content of an index.
 type model map[string]pack
 
-// places returns a chunk with each of its places.
+// places returns the chunk with the number n, once for each pack that contains it.
 func (m model) places(n int) (all []format.Chunk) {
 	for name, p := range m {
 		if i := n - p.first; i >= 0 && i < p.n {
@@ -57,8 +57,8 @@ func (m model) places(n int) (all []format.Chunk) {
 	return all
 }
 
-// hashOf returns different hashes for different numbers. Every ninth begins
-// with the same bytes.
+// hashOf returns the hash of the chunk with the number n. Hashes are distinct, but
+// those of every ninth chunk begin with the same bytes.
 func hashOf(n int) (h format.Hash) {
 	for i := range 4 {
 		x := uint64(n*4+i+1) * 0x9e3779b97f4a7c15
@@ -128,7 +128,7 @@ func TestFindAfterAdd(t *testing.T) {
 	m := model{}
 	for i := range 60 {
 		name := fmt.Sprintf("%04d", i)
-		m[name] = pack{i * 1500, 3000} // each chunk in two packs
+		m[name] = pack{i * 1500, 3000} // half of the chunks are also in the next pack
 		add(t, x, "org_a", name, m[name])
 	}
 	check(t, x, "org_a", m, 200)
@@ -139,7 +139,8 @@ func TestFindAfterAdd(t *testing.T) {
 	check(t, open(t, dir), "org_a", m, 200)
 }
 
-// TestSoakAgainstMap compares random operations, including closing, with a map.
+// TestSoakAgainstMap compares the index with a map after random operations, which
+// include closing and opening it again.
 func TestSoakAgainstMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -204,7 +205,7 @@ func TestDropIsFinal(t *testing.T) {
 	if err := x.Drop("org_a", []string{"p", "q"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"p", "q"} { // as by concurrent commits
+	for _, name := range []string{"p", "q"} { // as concurrent commits do
 		add(t, x, "org_a", name, pack{0, 10})
 	}
 	check(t, x, "org_a", model{}, 10)
@@ -403,7 +404,7 @@ func BenchmarkAdd20000(b *testing.B) {
 	all := pack{0, 20_000}.chunks()
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
-			binary.BigEndian.PutUint32(all[j].Hash[4:], uint32(i*7919)) // other hashes each time
+			binary.BigEndian.PutUint32(all[j].Hash[4:], uint32(i*7919)) // different hashes in each iteration
 			all[j].Hash[20] = byte(i)
 		}
 		if err := x.Add("org_a", fmt.Sprintf("%08d", i), all); err != nil {

@@ -350,7 +350,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// Unfinished tool calls use a bounded amount of memory.
+// The number of unfinished tool calls in memory is limited.
 func TestManyTools(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})

@@ -60,7 +60,8 @@ func (w *world) tools(token string) *mcpClient {
 	return t
 }
 
-// use calls a tool and decodes its structured result, which the text repeats.
+// use calls a tool and decodes its structured result. The text of the result must
+// contain the same JSON.
 func (t *mcpClient) use(name string, arguments, into any) {
 	t.Helper()
 	res, err := t.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
@@ -84,7 +85,7 @@ func (t *mcpClient) use(name string, arguments, into any) {
 	}
 }
 
-// checkRefused calls a tool and checks that it returns an error with the words.
+// checkRefused calls a tool and checks that it returns an error that contains the words.
 func (t *mcpClient) checkRefused(name string, arguments any, words ...string) {
 	t.Helper()
 	res, err := t.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
@@ -371,10 +372,10 @@ func TestMCPMessages(t *testing.T) {
 	}
 }
 
-// blockingRuns waits for a run until the context ends.
+// blockingRuns is an api.Runs whose method Wait blocks until its context ends.
 type blockingRuns struct {
 	api.Runs
-	began, ended chan struct{} // closed by the first wait
+	began, ended chan struct{} // closed when the first Wait begins and ends
 	begin, end   sync.Once
 }
 

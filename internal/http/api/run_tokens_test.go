@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// runToken returns a token for the job's agent.
+// runToken returns a token with which the agent of the job's run may call the API.
 func (j *job) runToken(depth int) string {
 	j.w.Helper()
 	token, err := j.w.auth.RunToken(auth.RunGrant{OrgID: j.w.caller.OrgID, RunID: j.run.ID, Epoch: j.at.Epoch, Depth: depth}, time.Hour)
