@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// awkward has something for every encoding to escape.
+// awkward is a secret that contains characters which each encoding must escape.
 const awkward = "p@ss w/rd+\"<é😀>\\&'~=%"
 
 func TestEncodings(t *testing.T) {
@@ -61,7 +61,7 @@ func TestEncodings(t *testing.T) {
 		"JSON, \\u00 only":     `p@ss w/rd+\u0022<é😀>\u005c&'~=%`,
 		"JSON, \\u00 in upper": `p@ss w/rd+\u0022<é😀>\u005C&'~=%`,
 	} {
-		if name == "JSON, twice" { // written with its HTML escapes, which is not what most do twice
+		if name == "JSON, twice" { // json.Marshal escapes HTML characters, and most other encoders do not
 			text = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(text)
 		}
 		if diff := cmp.Diff("before *** after", masking.NewMasker([]string{awkward}).Mask("before "+text+" after")); diff != "" {
@@ -80,8 +80,9 @@ func lowerPercents(s string) string {
 	return string(b)
 }
 
-// TestBase64 puts secrets of all lengths at all places of longer texts: each
-// character that encodes nothing but bits of the secret is masked.
+// TestBase64 encodes secrets of various lengths with various numbers of bytes before
+// and after the secret. Each character that encodes only bits of the secret must be
+// masked.
 func TestBase64(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
@@ -93,7 +94,7 @@ func TestBase64(t *testing.T) {
 					encoded := encoding.EncodeToString([]byte(strings.Repeat("\xff", before) + value + strings.Repeat("\xff", after)))
 					firstBit, lastBit := 8*before, 8*(before+length)
 					want := encoded[:(firstBit+5)/6] + masking.Mask + encoded[lastBit/6:]
-					if after == 0 { // then the last character and the padding are the secret's alone as well
+					if after == 0 { // the last character and the padding encode only bits of the secret
 						want = encoded[:(firstBit+5)/6] + masking.Mask
 					}
 					if diff := cmp.Diff(want, m.Mask(encoded)); diff != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// naive is a simple implementation: each byte that is in an occurrence of a
-// spelling is covered, and each run of covered bytes becomes one mask.
+// naive is a simple implementation of Masker.Mask: each byte of an occurrence of a
+// pattern is covered, and each run of covered bytes becomes one mask.
 func naive(values []string, text string) string {
 	covered := make([]bool, len(text)+1)
 	for _, p := range masking.Patterns(values) {
@@ -38,8 +38,8 @@ func naive(values []string, text string) string {
 	return b.String()
 }
 
-// longestBeginning is how much of the end of text begins a spelling without
-// being one to the end.
+// longestBeginning returns the length in bytes of the longest suffix of text that is
+// the beginning of a pattern, but not a whole pattern.
 func longestBeginning(values []string, text string) int {
 	longest := 0
 	for _, p := range masking.Patterns(values) {
@@ -52,7 +52,9 @@ func longestBeginning(values []string, text string) int {
 	return longest
 }
 
-// stream masks text in pieces of the sizes that cut returns.
+// stream masks text with a Stream and returns the result. It writes pieces of the sizes
+// that cut returns for the number of bytes that are left, and checks that the stream
+// holds back only the beginning of a pattern.
 func stream(t testing.TB, values []string, text string, cut func(left int) int) string {
 	s := masking.NewMasker(values).Stream()
 	var b strings.Builder
@@ -60,7 +62,7 @@ func stream(t testing.TB, values []string, text string, cut func(left int) int) 
 		n := cut(len(text) - at)
 		piece := []byte(text[at : at+n])
 		b.Write(s.Write(piece))
-		clear(piece) // the stream may not rely on what belongs to its caller
+		clear(piece) // the stream must not keep the caller's buffer
 		at += n
 		if limit := longestBeginning(values, text[:at]); s.Pending() > limit {
 			t.Fatalf("after %q: %d bytes are held back where only %d may begin a secret", text[:at], s.Pending(), limit)
@@ -116,7 +118,7 @@ func FuzzStream(f *testing.F) {
 	f.Add("line one 123\r\nline two 123\n", "\xff\xfe\xfd\xfc", "line one 123\n  line two 123", uint64(3))
 	f.Fuzz(func(t *testing.T, one, two, text string, seed uint64) {
 		if len(one)+len(two) > 100 || len(text) > 1000 {
-			return // the definition is slow
+			return // the simple implementation is slow
 		}
 		values := []string{one, two}
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -196,10 +198,10 @@ func TestStreamHoldsBackOnlyBeginnings(t *testing.T) {
 		{"port? ", "passport? "},
 		{"the tok", "the "},
 		{"en-xyz!", "***!"},
-		{"my user", "my ***"}, // whether or not it goes on
+		{"my user", "my ***"}, // masked at once, because "user" is a secret itself
 		{"name.", "."},
 		{"token-xyz", "***"},
-		{"token-xyz", ""}, // touches the mask before it
+		{"token-xyz", ""}, // adjacent secrets have one mask
 		{"token-x", ""},
 	} {
 		if diff := cmp.Diff(step.out, string(s.Write([]byte(step.in)))); diff != "" {
@@ -305,7 +307,8 @@ func BenchmarkNewMasker(b *testing.B) {
 	}
 }
 
-// logText is a mebibyte of log lines, one in ten with a secret.
+// logText returns 1 MiB of log lines. If secrets is not empty, one line in ten contains
+// a secret.
 func logText(random *rand.Rand, secrets []string) []byte {
 	var b strings.Builder
 	for n := 0; b.Len() < 1<<20; n++ {

@@ -18,8 +18,9 @@ const (
 	placeholder = "stint-secret-token"
 )
 
-// naiveRedact is a simple implementation: each range of overlapping occurrences
-// becomes the replacement of the longest occurrence that begins there.
+// naiveRedact is a simple implementation of Redactor.Mask: each range of overlapping
+// occurrences becomes the replacement of the longest occurrence at the start of the
+// range.
 func naiveRedact(secrets []masking.Secret, text string) string {
 	patterns, replacements := masking.RedactPatterns(secrets)
 	longest := func(at int) int {
@@ -49,7 +50,8 @@ func naiveRedact(secrets []masking.Secret, text string) string {
 	return out.String()
 }
 
-// redact writes text to a redactor in pieces of the lengths that cut returns.
+// redact writes text to a redactor's writer, in pieces of the lengths that cut returns,
+// and returns the output.
 func redact(t testing.TB, secrets []masking.Secret, text string, cut func() int) string {
 	t.Helper()
 	var b strings.Builder
@@ -108,8 +110,8 @@ func TestRedactorAgreesWithSimpleImplementation(t *testing.T) {
 	}
 }
 
-// TestLongSecretsInMuchText uses secrets that are long enough for text to be
-// skipped, in texts with whole encodings and parts of them.
+// TestLongSecretsInMuchText checks secrets that are so long that the search can skip
+// parts of the text. The texts contain whole encodings and parts of encodings.
 func TestLongSecretsInMuchText(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -205,7 +207,7 @@ func TestRedactorIgnoresShortValues(t *testing.T) {
 	}
 }
 
-// benchSecrets are typical secrets of a host.
+// benchSecrets are typical secrets of the requests to one host.
 var benchSecrets = []masking.Secret{
 	{Value: token, Replacement: placeholder},
 	{Value: "p@ss w/rd+\"x", Replacement: placeholder},

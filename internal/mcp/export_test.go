@@ -2,7 +2,9 @@ package mcp
 
 import "github.com/stint-dev/stint"
 
-// Piece returns a piece of the output in events, as run_output does.
+// Piece returns a piece of the output in events, like the tool run_output: the text
+// after a position, limited to room bytes, the position after the text, and whether
+// more output follows.
 func Piece(events []stint.Event, after string, room int) (text, next string, more bool, err error) {
 	at, err := parsePosition(after)
 	if err != nil {

@@ -24,7 +24,8 @@ func journal(t *testing.T, texts ...string) []stint.Event {
 	return append(events, stint.Event{Seq: int64(len(texts) + 2), Type: stint.EventComplete, Data: json.RawMessage(`{}`)})
 }
 
-// The concatenated pieces are the whole output, whatever their size.
+// FuzzPieces checks that the concatenated pieces are the whole output for every maximum
+// size of a piece.
 func FuzzPieces(f *testing.F) {
 	f.Add("one\n", "zwölf", "", 3)
 	f.Add("", "", "", 1)

@@ -59,7 +59,7 @@ func TestEncode(t *testing.T) {
 	for name, c := range map[string]struct {
 		items []string
 		more  bool
-		count int    // of the encoded items
+		count int    // number of encoded items
 		after string // position of the next page
 	}{
 		"empty":               {nil, false, 0, ""},

@@ -32,10 +32,11 @@ type cancellingStore struct {
 	store.Store
 	cancel  atomic.Value // context.CancelFunc
 	before  func()       // called before a run is created; can be nil
-	claimed atomic.Bool  // the last run was created with a claim request
+	claimed atomic.Bool  // whether the last run was created with a claim request
 }
 
-// cancelCaller returns the error of ctx, which must not end with the caller's.
+// cancelCaller cancels the caller's context and returns the error of ctx. The error must
+// be nil, because the write must not end with the caller's context.
 func (s *cancellingStore) cancelCaller(ctx context.Context) error {
 	s.cancel.Load().(context.CancelFunc)()
 	return ctx.Err()

@@ -66,7 +66,7 @@ func checkRemove(t *testing.T, build func(t *testing.T, dir string)) {
 	}
 }
 
-// hardFolders create folders that are hard to remove.
+// hardFolders are functions that fill a folder so that it is hard to remove.
 var hardFolders = map[string]func(t *testing.T, dir string){
 	"longer than any path, closed at the bottom": func(t *testing.T, dir string) {
 		bottom := nest(t, dir, 17, strings.Repeat("n", 255))
@@ -125,7 +125,8 @@ func TestRemoveOther(t *testing.T) {
 	}
 }
 
-// nest creates nested folders and returns the innermost.
+// nest creates depth nested folders with the same name in dir. It returns a descriptor
+// of the innermost folder.
 func nest(t *testing.T, dir string, depth int, name string) int {
 	t.Helper()
 	fd := open(t, unix.AT_FDCWD, dir)

@@ -94,7 +94,7 @@ func await(t *testing.T, wake <-chan struct{}, topic string) {
 	}
 }
 
-// pending returns the number of pending wake-ups.
+// pending receives all pending wake-ups and returns their number.
 func pending(wake <-chan struct{}) int {
 	for n := 0; ; n++ {
 		select {

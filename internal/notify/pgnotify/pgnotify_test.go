@@ -103,12 +103,13 @@ func TestReconnect(t *testing.T) {
 		terminate(t, url, 4)
 		await(t, one, "listening again")
 		await(t, two, "listening again")
-		publisher.Publish("one") // the sending connection is broken, too
+		publisher.Publish("one") // the connection that sends is broken, too
 		await(t, one, "published after the break")
 	}
 }
 
-// terminate ends the given number of the buses' connections.
+// terminate ends connections of the buses to the database until it has ended want
+// connections.
 func terminate(t *testing.T, url string, want int) {
 	t.Helper()
 	admin := connect(t, url)
@@ -207,7 +208,7 @@ func TestCloseFlushes(t *testing.T) {
 	ear := listener(t, url)
 	publisher.Publish("first")
 	hear(t, ear)
-	publisher.Publish("second") // within sendInterval
+	publisher.Publish("second") // within sendInterval of the first
 	if err := publisher.Close(); err != nil {
 		t.Fatal(err)
 	}

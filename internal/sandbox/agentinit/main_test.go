@@ -18,9 +18,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// startInit starts this test binary as agentinit. It runs in a new PID namespace, so
-// that it can only signal its own processes. files are inherited as descriptors 3 and
-// following.
+// startInit starts this test binary as agentinit. The process runs in a new PID
+// namespace, so that it can only signal its own processes. It inherits files as the
+// descriptors 3 and following.
 func startInit(t *testing.T, files ...*os.File) *os.Process {
 	t.Helper()
 	requirement.Root(t)
@@ -39,8 +39,9 @@ func startInit(t *testing.T, files ...*os.File) *os.Process {
 	return p
 }
 
-// checkCommand runs one command through init and checks its exit and output. It sends
-// options to init unless they are nil.
+// checkCommand runs one command through the init process p, at the other end of conn,
+// and checks the command's exit and output. It sends options to init unless they are
+// nil.
 func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, options *agentinit.StartOptions) {
 	t.Helper()
 	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})

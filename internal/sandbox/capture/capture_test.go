@@ -23,7 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 )
 
-// If dialEnv is set, the test binary only connects to the addresses in its arguments.
+// dialEnv is an environment variable. If it is set, the test binary runs no tests, but
+// connects to the addresses in its arguments.
 const dialEnv = "STINT_CAPTURE_DIAL"
 
 func TestMain(m *testing.M) {
@@ -63,7 +64,8 @@ func dial() int {
 	return 0
 }
 
-// captured calls work in a new network namespace whose traffic is redirected to n.
+// captured calls work in a new network namespace. Its TCP and DNS traffic is redirected
+// to n.
 func captured(t *testing.T, work func(n *sandbox.Network)) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -96,8 +98,8 @@ func captured(t *testing.T, work func(n *sandbox.Network)) {
 	}
 }
 
-// inside runs the test binary in the network namespace of the calling thread, where
-// it connects to the addresses, and returns its output.
+// inside runs the test binary in the network namespace of the calling thread. The test
+// binary connects to the addresses; inside returns its output.
 func inside(t *testing.T, addresses ...string) string {
 	c := exec.Command("/proc/self/exe", addresses...)
 	c.Env = []string{dialEnv + "=1"}

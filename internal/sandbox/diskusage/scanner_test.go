@@ -80,7 +80,7 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-// TestDeletedFiles checks deleted files that are open or mapped.
+// TestDeletedFiles checks that deleted files count while they are open or mapped.
 func TestDeletedFiles(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), "/dev/shm"
@@ -99,7 +99,7 @@ func TestDeletedFiles(t *testing.T) {
 		}
 		return f
 	}
-	// A proc file system with only this process.
+	// proc is a proc file system that contains only this process.
 	proc := t.TempDir()
 	if err := os.Symlink("/proc/self", filepath.Join(proc, strconv.Itoa(os.Getpid()))); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestDeletedFiles(t *testing.T) {
 	f.Close()
 	want := int64(0)
 	if os.Geteuid() == 0 {
-		want = 1 << 20 // other users cannot read it
+		want = 1 << 20 // only root can read the mappings of a process
 	}
 	if got := count() - before; got < want || got > want+1<<20 {
 		t.Errorf("a mapped deleted file of %d bytes counts %d", 1<<20, got)
@@ -128,7 +128,7 @@ func TestDeletedFiles(t *testing.T) {
 	}
 }
 
-// files creates empty files in a new folder.
+// files creates n empty files in a new folder and returns the path of the folder.
 func files(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -140,7 +140,8 @@ func files(t *testing.T, n int) string {
 	return dir
 }
 
-// TestScanStopsAtLimit checks that a scan stops at the limit.
+// TestScanStopsAtLimit checks that a scan stops when it has counted more bytes than the
+// limit.
 func TestScanStopsAtLimit(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 400)
@@ -151,7 +152,8 @@ func TestScanStopsAtLimit(t *testing.T) {
 	}
 }
 
-// TestHardLinks checks that hard links count as folder entries.
+// TestHardLinks checks that a further hard link to a file counts as a folder entry, not
+// as a file.
 func TestHardLinks(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 1)
@@ -183,8 +185,8 @@ func TestMaxEntries(t *testing.T) {
 	}
 }
 
-// process returns a proc file system with one process, without mappings. Its
-// threads have the given descriptors.
+// process returns a proc file system with one process, which has no mappings. For each
+// thread of the process, threads contains a folder with its descriptors.
 func process(t *testing.T, threads ...string) string {
 	t.Helper()
 	proc := t.TempDir()
@@ -200,8 +202,8 @@ func process(t *testing.T, threads ...string) string {
 	return proc
 }
 
-// TestThreadsShareTable checks that only one descriptor table of a process is read, and
-// not that of a thread that has ended.
+// TestThreadsShareTable checks that a scan reads the descriptors of only one thread of a
+// process, and skips a thread that has ended and therefore has no descriptors.
 func TestThreadsShareTable(t *testing.T) {
 	t.Parallel()
 	table, none := files(t, 50), t.TempDir()
@@ -246,7 +248,8 @@ func TestAbortedScan(t *testing.T) {
 	}
 }
 
-// TestConcurrentScan checks that a concurrent Scan returns the last result.
+// TestConcurrentScan checks that Scan returns the previous result at once while another
+// scan is in progress.
 func TestConcurrentScan(t *testing.T) {
 	t.Parallel()
 	scanning, done := make(chan struct{}), make(chan struct{})

@@ -114,7 +114,7 @@ func BenchmarkFirstByte(b *testing.B) {
 	w.close(last)
 }
 
-// BenchmarkWarm measures the time from a prepared sandbox to the command's
+// BenchmarkWarm measures the time from Start in a prepared sandbox to the command's
 // first byte.
 func BenchmarkWarm(b *testing.B) {
 	w := newWorld(b)
@@ -131,8 +131,8 @@ func BenchmarkWarm(b *testing.B) {
 	w.close(last)
 }
 
-// settle waits until the processes that only start a sandbox have ended, as in
-// a pool.
+// settle waits until the processes that are needed only to start a sandbox have ended,
+// as they have for a sandbox of a pool.
 func (w *world) settle(id string) {
 	for range time.Tick(time.Millisecond) {
 		if !slices.Contains(parts(w, id), "runsc") {
@@ -160,8 +160,9 @@ func (s signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// measure also reports the minimum and the median, because the mean depends on
-// the machine's load.
+// measure measures the functions that ready returns, without the time of ready itself.
+// It reports the minimum and the median too, because the mean depends on the machine's
+// load.
 func measure(b *testing.B, ready func() func()) {
 	var all []time.Duration
 	for b.Loop() {

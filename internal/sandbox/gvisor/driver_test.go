@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// parts returns the names of the host processes of a sandbox's kernel. They
-// have its ID as an argument.
+// parts returns the names of the host processes of a sandbox's kernel. Their last
+// argument is the sandbox's ID.
 func parts(t testing.TB, id string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -157,7 +157,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestUnavailable checks that New fails with the reason.
+// TestUnavailable checks that New returns ErrUnavailable with the reason if runsc does
+// not work.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	program := func(text string) string {
@@ -203,8 +204,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestMemory checks the memory limit, also without a control group: the shared
-// memory of many small processes is counted once.
+// TestMemory checks the memory limit, with and without a control group. Memory that
+// many small processes share counts once.
 func TestMemory(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec()
@@ -225,8 +226,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestProgramWithoutGVisor checks that a program without gVisor is refused before
-// it is started. This test binary is one.
+// TestProgramWithoutGVisor checks that New refuses a program without gVisor before it
+// starts the program. The program is this test binary.
 func TestProgramWithoutGVisor(t *testing.T) {
 	t.Parallel()
 	_, err := gvisor.New(gvisor.Config{Config: namespace.Config{StateDir: t.TempDir()}})

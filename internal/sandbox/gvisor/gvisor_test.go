@@ -22,8 +22,9 @@ import (
 
 const diskInterval = 20 * time.Millisecond
 
-// kernelEnv contains the path of the kernel's program: the test binary may have
-// been built with cgo, with which runsc does not work.
+// kernelEnv is the environment variable with the path of the program that contains
+// gVisor's kernel. The test binary cannot serve as this program, because it may be
+// built with cgo, which runsc does not support.
 const kernelEnv = "STINT_GVISORTEST_KERNEL"
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// buildKernel builds the kernel once, for this process and its children.
+// buildKernel builds the program of kernelEnv and sets kernelEnv, so that this process
+// and its children use the same program. The function remove deletes the program.
 func buildKernel() (remove func() error, err error) {
 	if os.Getenv(kernelEnv) != "" {
 		return func() error { return nil }, nil
@@ -67,9 +69,9 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 	return gvisor.New(gvisor.Config{Config: namespace.Config{StateDir: stateDir, DiskInterval: diskInterval}, Binary: os.Getenv(kernelEnv)})
 }
 
-// TestSuite runs as the current user: as root with limits, otherwise without,
-// because no control group is delegated. The process limit is enforced by
-// gVisor.
+// TestSuite runs the suite as the current user. It expects CPU and memory limits only as
+// root, because no control group is delegated to other users. gVisor itself enforces
+// the process limit.
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{

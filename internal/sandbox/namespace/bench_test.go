@@ -39,8 +39,8 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
-// id returns the ID of a world's nth sandbox. It is unique on this machine,
-// because tests look for groups with that name.
+// id returns the ID of a world's nth sandbox. It is unique on this machine, because
+// tests look for control groups with this name.
 func id(n int) string { return fmt.Sprintf("run_%d_%d", os.Getpid(), n) }
 
 func (w *world) spec() sandbox.Spec {
@@ -87,7 +87,7 @@ func (w *world) close(b sandbox.Sandbox) {
 // BenchmarkCold measures a complete run: prepare, run /bin/true, close.
 func BenchmarkCold(b *testing.B) { cold(b, false) }
 
-// BenchmarkColdNetwork does the same with a network.
+// BenchmarkColdNetwork is like BenchmarkCold, but the sandbox has a network.
 func BenchmarkColdNetwork(b *testing.B) { cold(b, true) }
 
 func cold(b *testing.B, network bool) {
@@ -105,7 +105,7 @@ func cold(b *testing.B, network bool) {
 	})
 }
 
-// BenchmarkWarm measures the time from a prepared sandbox to the command's end.
+// BenchmarkWarm measures the time from Start in a prepared sandbox to the command's end.
 func BenchmarkWarm(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -123,7 +123,7 @@ func BenchmarkWarm(b *testing.B) {
 	w.close(last)
 }
 
-// firstByte records the time of the first write.
+// firstByte is a writer that sends the time of its first write.
 type firstByte chan time.Time
 
 func (f firstByte) Write(p []byte) (int, error) {
@@ -134,8 +134,8 @@ func (f firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkAttach measures the time from a run's limits and mounts to its first
-// byte, with a prepared sandbox that has a network.
+// BenchmarkAttach measures the time from Attach, with limits and mounts, to the
+// command's first byte. The prepared sandbox has a network.
 func BenchmarkAttach(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -223,8 +223,8 @@ func BenchmarkRate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sandboxes/s")
 }
 
-// BenchmarkIdle measures the memory of prepared sandboxes, with shared memory
-// divided among them.
+// BenchmarkIdle measures the memory of a prepared sandbox. Memory that processes share
+// is divided among them.
 func BenchmarkIdle(b *testing.B) {
 	const parked = 20
 	w := newWorld(b)
@@ -270,8 +270,10 @@ func measure(b *testing.B, ready func() func()) {
 	})
 }
 
-// measureTo also reports the minimum and the median, because the mean depends
-// on the machine's load.
+// measureTo measures the functions that ready returns, without the time of ready
+// itself. Each function returns the time at which its measurement ends. measureTo
+// reports the minimum and the median too, because the mean depends on the machine's
+// load.
 func measureTo(b *testing.B, ready func() func() time.Time) {
 	var all []time.Duration
 	for b.Loop() {

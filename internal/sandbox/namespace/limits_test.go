@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// groupFiles returns the content of a file of a sandbox's groups, in all
-// hierarchies.
+// groupFiles returns the contents of the file with the given name in the control groups
+// of a sandbox, in all hierarchies.
 func groupFiles(t *testing.T, id, file string) []string {
 	t.Helper()
 	var values []string
@@ -53,7 +53,7 @@ func TestLimits(t *testing.T) {
 		got = append(got, groupFiles(t, s.ID, file)...)
 	}
 	want := map[bool][]string{
-		true:  {"150000", "268435456", "116"}, // 16 for init's threads
+		true:  {"150000", "268435456", "116"}, // 100 and 16 for init's threads
 		false: nil,
 	}[os.Geteuid() == 0]
 	for i := range got {
@@ -140,7 +140,7 @@ func TestUserLimits(t *testing.T) {
 // and after sandboxes that ended in various ways.
 func TestNothingIsLeft(t *testing.T) {
 	w := newWorld(t)
-	w.close(w.prepare(w.spec())) // creates what is created only once
+	w.close(w.prepare(w.spec())) // creates the resources that all sandboxes of a driver share
 	before := holdings(t, w.state)
 	for range 3 {
 		w.close(w.prepare(w.spec()))
@@ -182,7 +182,7 @@ func holdings(t *testing.T, state string) map[string]int {
 				}
 			default:
 				if target, err := os.Readlink(f); err != nil || !strings.HasPrefix(target, "anon_inode:") {
-					count[name]++ // the runtime may open its poller at any time
+					count[name]++ // without anonymous inodes, because the runtime may open its poller at any time
 				}
 			}
 		}
@@ -240,10 +240,10 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestInitEnvironment checks init's environment from outside; it cannot be read
-// inside.
+// TestInitEnvironment checks from the host that init's environment is empty. It cannot
+// be read inside the sandbox.
 func TestInitEnvironment(t *testing.T) {
-	requirement.Root(t) // an unprivileged user cannot read it
+	requirement.Root(t) // an unprivileged user cannot read init's environment
 	w := newWorld(t)
 	b := w.prepare(w.spec())
 	defer w.close(b)
@@ -273,8 +273,8 @@ func TestInitEnvironment(t *testing.T) {
 	}
 }
 
-// TestNoFurtherNamespaces checks the limits of further namespaces, which the
-// system call filter refuses too.
+// TestNoFurtherNamespaces checks that the kernel's limits of further namespaces are 0 in
+// a sandbox. The system call filter also refuses further namespaces.
 func TestNoFurtherNamespaces(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())

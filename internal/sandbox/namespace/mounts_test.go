@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// TestPropagation checks with a shared mount, the default under systemd, that
-// mounts of a sandbox do not appear on the host.
+// TestPropagation checks that mounts of a sandbox do not appear on the host if its
+// workspace is below a shared mount. Under systemd, mounts are shared by default.
 func TestPropagation(t *testing.T) {
 	requirement.Root(t) // to create a shared mount; sandboxes of other users see private copies
 	w := newWorld(t)
@@ -72,8 +72,8 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
-// TestImageOwner checks that an image's files belong to root inside with their
-// modes.
+// TestImageOwner checks that the files of an image belong to root inside the sandbox
+// and keep their modes.
 func TestImageOwner(t *testing.T) {
 	requirement.Root(t) // with a single user, the image belongs to the agent's user
 	w := newWorld(t)

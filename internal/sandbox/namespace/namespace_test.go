@@ -31,8 +31,8 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 	return namespace.New(namespace.Config{StateDir: stateDir, DiskInterval: diskInterval})
 }
 
-// TestSuite runs as the current user: as root with limits, otherwise without,
-// because no control group is delegated.
+// TestSuite runs the suite as the current user. It expects CPU, memory, and process
+// limits only as root, because no control group is delegated to other users.
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{

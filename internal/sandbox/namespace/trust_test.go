@@ -62,8 +62,8 @@ func TestTrustBundle(t *testing.T) {
 	}
 }
 
-// TestTrustBundleInImage checks images with various certificate files and
-// without any.
+// TestTrustBundleInImage checks that the trust bundle replaces the certificate files of
+// an image, and that a sandbox of an image without such files has the bundle too.
 func TestTrustBundleInImage(t *testing.T) {
 	w := newTrustWorld(t)
 	for name, files := range map[string]map[string]string{
@@ -99,7 +99,8 @@ func TestTrustBundleInImage(t *testing.T) {
 	}
 }
 
-// writeFiles creates files, and symbolic links if a text starts with "->".
+// writeFiles creates dir and files in it. A text that starts with "->" stands for a
+// symbolic link to the rest of the text.
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -135,7 +136,7 @@ func (w *world) pid(b sandbox.Sandbox) int {
 	return record.PID
 }
 
-// root opens a sandbox's root.
+// root returns a descriptor of a sandbox's root folder.
 func (w *world) root(b sandbox.Sandbox) int {
 	w.Helper()
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", w.pid(b)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -145,7 +146,8 @@ func (w *world) root(b sandbox.Sandbox) int {
 	return fd
 }
 
-// readInRoot reads a file and resolves links like a process inside.
+// readInRoot reads a file of a sandbox and resolves symbolic links like a process inside
+// the sandbox. It returns false if the file cannot be opened.
 func readInRoot(t *testing.T, root int, name string) (string, bool) {
 	t.Helper()
 	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})

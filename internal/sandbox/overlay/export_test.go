@@ -2,8 +2,8 @@
 
 package overlay
 
-// MountMappedInNamespace is MountMapped for kernels that require all folders to
-// be mounted.
+// MountMappedInNamespace is like MountMapped, but always uses the method for kernels
+// that require the folders of an overlay to be mounted.
 func MountMappedInNamespace(layers []string, upper string, userns, agent int) (int, error) {
 	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
@@ -18,7 +18,8 @@ func MountMappedInNamespace(layers []string, upper string, userns, agent int) (i
 	})
 }
 
-// AsUser calls a function as another user for file access.
+// AsUser calls a function on a thread that accesses files as the given user, and returns
+// the function's error.
 func AsUser(user int, call func() error) error {
 	_, err := onNewThread(func() (int, error) {
 		if err := setFileUser(user); err != nil {

@@ -31,8 +31,9 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// layer creates a folder: "-" is a whiteout, "!" an opaque folder, "/" a
-// folder, ">" a symbolic link; every other text is a file's content.
+// layer creates the folder dir with files and returns dir. The keys of files are paths.
+// The value "-" stands for a whiteout, "!" for an opaque folder, "/" for a folder, and
+// ">" for a symbolic link. Every other value is the content of a file.
 func layer(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o700))
@@ -61,7 +62,7 @@ func TestMakeTarget(t *testing.T) {
 		layers []map[string]string
 		upper  bool
 		rel    string
-		made   string // below upper
+		made   string // paths below upper that MakeTarget creates
 		err    error
 	}{
 		"exists":                     {layers: []map[string]string{{}, {"a/b": "/"}}, upper: true, rel: "a/b"},
@@ -106,8 +107,8 @@ func TestMakeTarget(t *testing.T) {
 	}
 }
 
-// TestMakeTargetKeepsModes checks that a created folder has the mode of the folder
-// that it extends.
+// TestMakeTargetKeepsModes checks that a folder that MakeTarget creates in upper has the
+// mode of the folder with the same path in the layers.
 func TestMakeTargetKeepsModes(t *testing.T) {
 	t.Parallel()
 	below, upper := layer(t, t.TempDir(), map[string]string{"a": "/"}), t.TempDir()
@@ -128,7 +129,7 @@ func TestMakeWorkDir(t *testing.T) {
 	}
 	must(t, os.Mkdir(upper, 0o700))
 	must(t, overlay.MakeWorkDir(upper))
-	// The content that the kernel and a killed server leave there.
+	// The kernel and a killed server leave such folders in the work folder.
 	left := filepath.Join(overlay.WorkDir(upper), "work", "incompat", "volatile")
 	must(t, os.MkdirAll(left, 0o700), os.Chmod(filepath.Dir(left), 0), os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
 	must(t, overlay.MakeWorkDir(upper))
@@ -147,7 +148,8 @@ func TestMakeWorkDir(t *testing.T) {
 
 const agent = 0x7fff_0000
 
-// TestMountMapped tests both ways to mount an overlay, several times in parallel.
+// TestMountMapped tests both methods of mounting an overlay, several times in parallel.
+// They must not change the mount namespace of the process or the user of its threads.
 func TestMountMapped(t *testing.T) {
 	requirement.Root(t) // other servers do not map users; package sandboxtest tests their overlays
 	userns, err := idmap.NewUserNamespace(0, agent)

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// startPool runs a pool. The function emptied stops it.
+// startPool runs a pool of the given size in the new folder dir. The function emptied
+// stops the pool and waits until the pool has closed its sandboxes.
 func startPool(t *testing.T, d *fake.Driver, size int) (p *pool.Pool, dir string, emptied func()) {
 	t.Helper()
 	dir = t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 )
 
-// TestMaxEntries checks that hidden entries count too, because they must be
-// read.
+// TestMaxEntries checks that entries that ImageEntries leaves out also count towards the
+// maximum, because they must be read.
 func TestMaxEntries(t *testing.T) {
 	t.Parallel()
 	image := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
-// host is a folder with the structure of a host's proc and sys.
+// host is a folder that contains the folders proc and sys of a simulated host.
 type host struct {
 	*testing.T
 	root string
@@ -48,7 +48,8 @@ func (h host) mkdir(paths ...string) {
 	}
 }
 
-// files returns the content of all files below a folder, by path.
+// files returns the contents of all files below the folder dir by their paths relative
+// to dir.
 func (h host) files(dir string) map[string]string {
 	h.Helper()
 	got := map[string]string{}
@@ -231,8 +232,8 @@ func TestWithoutGroups(t *testing.T) {
 	}
 }
 
-// TestServerLeaf checks a server that has moved into a leaf of its own group:
-// the sandboxes' groups are siblings of the leaf.
+// TestServerLeaf checks a server that has moved into a leaf of its own control group.
+// The sandboxes' groups are siblings of the leaf.
 func TestServerLeaf(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/stint-server\n")
@@ -247,13 +248,13 @@ func TestServerLeaf(t *testing.T) {
 	}
 }
 
-// TestV2NotDelegated checks a group that cannot delegate controllers: the
-// control file is a folder here, so writing fails.
+// TestV2NotDelegated checks a group that cannot delegate controllers. In this test the
+// file cgroup.subtree_control is a folder, so writing to it fails.
 func TestV2NotDelegated(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/\n")
 	h.write("sys/fs/cgroup/cgroup.controllers", "memory\n")
-	h.mkdir("sys/fs/cgroup/cgroup.subtree_control") // cannot be written
+	h.mkdir("sys/fs/cgroup/cgroup.subtree_control")
 	p := h.open()
 	if p.Enforced().Memory || len(p.Notes()) == 0 || !strings.Contains(p.Notes()[0], "Delegate=yes") {
 		t.Errorf("enforces %+v, notes %v", p.Enforced(), p.Notes())

@@ -2,7 +2,7 @@
 
 package setup
 
-// Restrict exports the Landlock rules for tests.
+// Restrict applies the Landlock rules of the plan to the calling thread.
 func Restrict(p *Plan) error {
 	rules, err := newRuleset(p)
 	if err != nil {

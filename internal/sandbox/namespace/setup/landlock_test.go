@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
-// lockedEnv makes the test binary restrict itself with Landlock and try to
-// access files.
+// lockedEnv is an environment variable. If it is set to the path of a folder, the test
+// binary restricts itself with Landlock and tries to access files in the folder.
 const lockedEnv = "STINT_INSIDE_LOCKED"
 
 func TestMain(m *testing.M) {
@@ -64,13 +64,15 @@ func tryLocked(dir string) int {
 	return 0
 }
 
-// TestRestrict requires a kernel with Landlock, as all supported kernels have.
+// TestRestrict checks which file operations the Landlock rules permit in a writable and
+// in a read-only folder. It fails on a kernel without Landlock, because all supported
+// kernels have it.
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	if v := setup.LandlockVersion(); v < 3 {
 		t.Fatalf("this kernel has version %d of Landlock", v)
 	}
-	// Not below /tmp, which is writable.
+	// The folder must not be below /tmp, which is writable.
 	dir, err := os.MkdirTemp("/var/tmp", "stint-landlock-")
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +100,8 @@ func TestRestrict(t *testing.T) {
 		"move in" + mayNot, "link in" + mayNot, "null" + may, "comm" + may, "run" + may,
 	}
 	got := strings.Split(strings.TrimSpace(string(out)), "\n")
-	// Moving a file out and extending its permissions are refused with
-	// different errors.
+	// The kernel may refuse to move or link a file with an error that is not
+	// fs.ErrPermission.
 	for i := range got {
 		got[i] = strings.Replace(got[i], "link in false false", "link in true false", 1)
 		got[i] = strings.Replace(got[i], "move in false false", "move in true false", 1)
