@@ -120,7 +120,8 @@ func TestKeyFileMustBeRegular(t *testing.T) {
 	}
 }
 
-// only returns the key of a file with one key.
+// only returns the single element of keys. It returns an error if err is not nil or if keys
+// does not have exactly one element.
 func only(keys [][]byte, err error) ([]byte, error) {
 	if err != nil || len(keys) != 1 {
 		return nil, fmt.Errorf("%d keys, %w", len(keys), err)

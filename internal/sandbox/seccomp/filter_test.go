@@ -15,7 +15,7 @@ import (
 
 const (
 	thread = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_SIGHAND | unix.CLONE_THREAD
-	high   = 1 << 32 // pointers may have a lower half of zero
+	high   = 1 << 32 // an address whose lower 32 bits are zero
 )
 
 func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
@@ -70,8 +70,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// runFilter returns a function that runs the filter in the virtual machine of
-// package bpf. Numbers are big-endian there.
+// runFilter returns a function that runs the filter for one system call, in the virtual
+// machine of package bpf, and returns the filter's result. This virtual machine reads
+// big-endian numbers.
 func runFilter(t *testing.T) func(call uint32, args ...uint64) uint32 {
 	t.Helper()
 	program, err := seccomp.New()

@@ -44,7 +44,7 @@ func sealer(t *testing.T, fills ...byte) *sealing.Sealer {
 	return s
 }
 
-// clock is a clock that tests advance.
+// clock is a clock that shows the time at until a test changes it.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -119,11 +119,11 @@ func TestMissingKey(t *testing.T) {
 			t.Errorf("key 7 of %s: %v", owner, err)
 		}
 	}
-	// Without the installation's key, the error is not about the number.
+	// If the sealer does not have the installation's key, the error is not ErrNoDataKey.
 	if _, err := keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 2)}).Key(t.Context(), "org_1", 1); !errors.Is(err, sealing.ErrUnknownKey) || errors.Is(err, sealing.ErrNoDataKey) {
 		t.Errorf("with another key of the installation: %v", err)
 	}
-	// The key of one organisation cannot be opened as that of another.
+	// A key that was copied from one organisation to another cannot be opened.
 	row, err := db.OrgKey(t.Context(), "org_1", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestRotateAll(t *testing.T) {
 	}
 }
 
-// failingStore fails after some texts were resealed.
+// failingStore is a store whose method Reseal fails after left successful calls.
 type failingStore struct {
 	store.Keys
 	left int
@@ -189,8 +189,9 @@ func (f *failingStore) Reseal(ctx context.Context, old store.SealedText, sealed 
 	return f.Keys.Reseal(ctx, old, sealed)
 }
 
-// TestResealContinues interrupts a change of the installation's key after each
-// step. Both keys together always open everything; at the end the new key does.
+// TestResealContinues interrupts Reseal after each text while the installation's key is
+// changed. After each interruption, a sealer with both keys opens all texts. At the end, a
+// sealer with only the new key opens them.
 func TestResealContinues(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), open(t)
@@ -231,8 +232,8 @@ func TestResealContinues(t *testing.T) {
 	holds(now)
 }
 
-// TestResealReportsUnreadableTexts checks the error if the older key is still
-// needed.
+// TestResealReportsUnreadableTexts checks that Reseal returns ErrUnknownKey if a text was
+// sealed with a key that the sealer does not have, and that it reseals the other texts.
 func TestResealReportsUnreadableTexts(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), open(t)

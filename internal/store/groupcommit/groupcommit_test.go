@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errOdd = errors.New("odd")
 
-// parity returns a Commit that refuses odd numbers and records the sizes of the
-// groups.
+// parity returns a Commit that returns errOdd for odd numbers and appends the number of
+// items of each group to sizes.
 func parity(sizes *[]int) groupcommit.Commit[int] {
 	return func(items iter.Seq[int]) []error {
 		var results []error
@@ -74,7 +74,7 @@ func TestWaitingItemsShareACommit(t *testing.T) {
 			close(entered)
 			<-release
 			for range items {
-				return nil // takes one item only
+				return nil // commits only the first item of the group
 			}
 		}
 		return count(items)

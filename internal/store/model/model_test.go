@@ -8,8 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The limits of the model. Retries limit the transitions and outputs are counted, so
-// every path fits into the journal and no state is left out.
+// The limits of the model. maxRetries limits the number of status changes, and maxOutputs
+// limits the number of outputs. Therefore each possible journal fits into the slots, and
+// the search visits every state.
 const (
 	workers    = 3
 	maxRetries = 2
@@ -38,32 +39,33 @@ const (
 	terminal
 )
 
-// event is the content of a slot of the journal: a change of status, an output, or
-// the end.
+// event is the content of one slot of the journal: a change of status, an output, or the
+// terminal event.
 type event struct {
 	kind   kind
 	epoch  int8
-	status status // of changed and terminal
-	wanted int8   // of output: the slot that its writer requested; with the epoch it is the token
+	status status // the new status; only for the kinds changed and terminal
+	wanted int8   // the slot that the writer requested; only for the kind output. epoch and wanted are the token.
 }
 
 type phase int8
 
 const (
 	idle      phase = iota
-	working         // believes that it owns the run
-	sending         // sent an append and the answer was lost
-	finishing       // sent a finish and the answer was lost
+	working         // the worker assumes that it owns the run
+	sending         // the worker sent an append, and the request or its answer was lost
+	finishing       // the worker sent a finish, and the request or its answer was lost
 )
 
-// worker is the state that one worker knows, which may be outdated.
+// worker is the state of a run as one worker knows it. It may be outdated.
 type worker struct {
 	phase phase
 	epoch int8
-	after int8 // the last event that it knows to be stored
+	after int8 // number of events that the worker knows to be stored
 }
 
-// state is one run, its workers, and the answer to the user. It is comparable.
+// state is the state of one run and its workers, and the answer to the user's cancel
+// request. It is comparable, so it can be the key of a map.
 type state struct {
 	status   status
 	epoch    int8
@@ -71,29 +73,29 @@ type state struct {
 	outputs  int8
 	journal  [slots]event
 	workers  [workers]worker
-	versions int8 // committed
+	versions int8 // number of committed versions
 	acked    bool // the user's cancel was acknowledged
-	due      bool // an acknowledged cancel is not written yet (a mutant)
+	due      bool // the cancel was acknowledged but is not written yet; only without the rule atomicCancel
 }
 
-// rules are the rules of the protocol. Each can be switched off.
+// rules states which rules of the protocol are in force. A mutant switches off one rule.
 type rules struct {
 	fenceAppend   bool // an append must own the run
 	fenceFinish   bool // a finish must own the run
-	expect        bool // an append has an expected position
+	expect        bool // an append states the position that it expects
 	atomicCancel  bool // a cancel is written before it is acknowledged
-	versionInside bool // the finish commits the version
+	versionInside bool // a finish commits the version in the same transaction
 	reaper        bool // runs of lost workers are reaped
-	reapIsAnEvent bool // reaping takes a slot
+	reapIsAnEvent bool // a reap that requeues the run writes an event
 }
 
 func protocol() rules { return rules{true, true, true, true, true, true, true} }
 
-// step is a state and the action that led to it.
+// step is an action and the state after it.
 type step struct {
 	state  state
 	action string
-	byUser bool // the end of a run must not depend on the user
+	byUser bool // the user took the action; each run must be able to end without such actions
 }
 
 func (s *state) push(e event) bool {
@@ -105,14 +107,15 @@ func (s *state) push(e event) bool {
 	return true
 }
 
-// owns reports whether the slot after the position is free and belongs to the
-// epoch. This is the only fence of the protocol. It depends on the journal alone.
+// owns reports whether the worker may write the next slot: the worker knows all stored
+// events, and the last event shows that the run is running in the worker's epoch. This is
+// the only fence of the protocol. It depends only on the journal.
 func owns(s state, w worker) bool {
 	last := s.journal[s.head-1]
 	return w.after == s.head && last.epoch == w.epoch && (last.kind == output || last.kind == changed && last.status == running)
 }
 
-// next returns every step from a state.
+// next returns all steps that are possible in the state s.
 func (r rules) next(s state) []step {
 	steps := r.serverSteps(s)
 	for i, w := range s.workers {
@@ -152,8 +155,8 @@ func (r rules) claim(s state, i int, who string) []step {
 	return []step{{s, who + " claims", false}}
 }
 
-// appends returns the results of an append or its retry: acknowledged, fenced, or
-// the request or the answer is lost.
+// appends returns the possible steps of an append or its retry: the append is acknowledged
+// or fenced, or its request or answer is lost.
 func (r rules) appends(s state, w worker, who string, with func(state, phase, int8) state, gone state) []step {
 	lost := step{with(s, sending, w.after), who + " sends, lost on the way there", false}
 	if w.after < s.head && r.expect {
@@ -189,7 +192,8 @@ func (r rules) stores(s state, w worker) bool {
 	return owns(s, w)
 }
 
-// finishes returns the results of a finish, which also commits the version.
+// finishes returns the possible steps of a finish or its retry. With the rule
+// versionInside, a finish also commits the version.
 func (r rules) finishes(s state, w worker, who string, with func(state, phase, int8) state, gone state) []step {
 	if w.phase == finishing && w.after < s.head {
 		if e := s.journal[w.after]; e.kind == terminal && e.epoch == w.epoch && e.status == completed {
@@ -213,7 +217,8 @@ func (r rules) finishes(s state, w worker, who string, with func(state, phase, i
 	return []step{{done, who + " finishes", false}, {with(t, finishing, w.after), who + " finishes, lost on the way back", false}, lost}
 }
 
-// publishes returns the step of a worker that commits its version separately.
+// publishes returns the step in which a worker commits its version outside the finish. The
+// step is possible only without the rule versionInside.
 func (r rules) publishes(s state, who string) []step {
 	if r.versionInside || s.versions == 2 {
 		return nil
@@ -222,8 +227,8 @@ func (r rules) publishes(s state, who string) []step {
 	return []step{{s, who + " publishes", false}}
 }
 
-// serverSteps returns the steps of the reaper and the user. A lease may expire at
-// any time, because a paused worker cannot be distinguished from a dead one.
+// serverSteps returns the possible steps of the reaper and the user. A lease may expire at
+// any time, because the server cannot distinguish a paused worker from a crashed one.
 func (r rules) serverSteps(s state) (steps []step) {
 	if s.status == running && r.reaper {
 		steps = append(steps, r.reap(s))
@@ -272,7 +277,7 @@ func cancelInTwo(s state) []step {
 	return []step{{s, "the cancel is written", true}}
 }
 
-// invariants hold in every state.
+// invariants lists the properties that must hold in every state.
 var invariants = []struct {
 	name  string
 	holds func(s state) bool
@@ -316,15 +321,15 @@ var invariants = []struct {
 
 const stuck = "an end is reachable"
 
-// result is the result of a search.
+// result is the result of explore.
 type result struct {
-	states int
-	broken string   // the invariant that does not hold
-	path   []string // to the state where it does not hold
+	states int      // number of states found
+	broken string   // name of the first invariant that does not hold; empty if all hold
+	path   []string // actions that lead to the state in which the invariant does not hold
 }
 
-// explore visits every state in breadth-first order and stops where an invariant does
-// not hold.
+// explore visits all reachable states in breadth-first order. It stops at the first state
+// in which an invariant does not hold.
 func (r rules) explore() result {
 	start := state{head: 1}
 	start.journal[0] = event{kind: changed, status: pending}
@@ -332,7 +337,7 @@ func (r rules) explore() result {
 	all := []state{start}
 	from := []int{-1}
 	how := []string{"a run is created"}
-	back := [][]int{nil} // reversed edges, without the user's steps
+	back := [][]int{nil} // predecessors of each state, without steps of the user
 	path := func(i int) (p []string) {
 		for ; i >= 0; i = from[i] {
 			p = append(p, how[i])
@@ -364,7 +369,9 @@ func (r rules) explore() result {
 	return result{states: len(all)}
 }
 
-// firstStuck returns a state from which no end can be reached without the user.
+// firstStuck returns the index of the first state from which the run cannot end without an
+// action of the user, or -1 if there is no such state. back contains the predecessors of
+// each state.
 func firstStuck(all []state, back [][]int) int {
 	good := make([]bool, len(all))
 	var todo []int

@@ -109,7 +109,7 @@ func TestJournalIsPartitionedByMonth(t *testing.T) {
 	}
 	before := partitions()
 	now := time.Now().UTC()
-	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC) // AddDate from the 31st could skip a month
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC) // AddDate(0, 1, 0) on the 31st could skip a month
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
@@ -144,7 +144,8 @@ func TestLatePartitionLosesNoData(t *testing.T) {
 	}
 }
 
-// Counters and rows agree after concurrent transitions of all kinds.
+// TestCountersMatchRows checks that the counters of running and ready runs agree with the
+// rows after concurrent transitions of all kinds.
 func TestCountersMatchRows(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
@@ -189,8 +190,8 @@ func TestCountersMatchRows(t *testing.T) {
 	}
 }
 
-// The database refuses one of many appends that share a statement; the others
-// succeed.
+// TestFailedAppendDoesNotAffectOthers checks that appends succeed if the database refuses
+// another append in the same statement.
 func TestFailedAppendDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
@@ -199,7 +200,7 @@ func TestFailedAppendDoesNotAffectOthers(t *testing.T) {
 	for i, at := range runs {
 		callers.Go(func() {
 			for k := range 20 {
-				if i%4 == 3 { // the database refuses the parameter
+				if i%4 == 3 { // the database refuses a parameter with a zero byte
 					_, err := s.Append(t.Context(), store.Position{RunID: "run_\x00", Epoch: 1, After: 1}, sqltest.Batch("x"))
 					if err == nil {
 						t.Error("an append to a run that does not exist succeeded")
@@ -232,8 +233,8 @@ func TestFailedAppendDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// Of two batches of one run in the same group, the second is stored after the
-// first.
+// TestAppendsToOneRunKeepOrder checks that two batches of one run are stored in the order
+// of their positions, even if they are part of the same group commit.
 func TestAppendsToOneRunKeepOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
@@ -264,8 +265,8 @@ func TestAppendsToOneRunKeepOrder(t *testing.T) {
 	}
 }
 
-// The server crashes repeatedly while many writers append. Every acknowledged event
-// is stored, without a gap.
+// TestCrash repeatedly crashes the database server while many writers append. It checks that
+// all acknowledged events are stored and that the positions have no gap.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	c := pgtest.NewCluster(t, "")
@@ -301,7 +302,7 @@ func TestCrash(t *testing.T) {
 			if head > 0 && events[head-1].Seq != head {
 				t.Errorf("crash %d: run %s has a gap", crash, at.RunID)
 			}
-			runs[i].After = head // as a retry of the unacknowledged append would return
+			runs[i].After = head // a retry of the unacknowledged append would return the same position
 		}
 	}
 }
@@ -325,8 +326,8 @@ func appendUntilError(t *testing.T, s store.Store, at store.Position, enough cha
 	}
 }
 
-// eventsAfterRestart returns the events of a run. It retries, because some pooled
-// connections are broken.
+// eventsAfterRestart returns the events of a run. It retries for at most two minutes,
+// because the restart broke the connections in the pool.
 func eventsAfterRestart(t *testing.T, s store.Store, run string) []stint.Event {
 	t.Helper()
 	limit := time.Now().Add(2 * time.Minute)

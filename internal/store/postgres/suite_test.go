@@ -46,7 +46,8 @@ func openWith(t testing.TB, url string, conns int) *testStore {
 	return &testStore{s, url}
 }
 
-// template is a migrated database. Copying it is faster than migrating a new one.
+// template is the URL of a migrated database. Copying this database is faster than
+// migrating a new one.
 type template string
 
 func newTemplate(t testing.TB) template {
@@ -69,7 +70,7 @@ func (o template) copy(t testing.TB) string {
 	name := "t_" + strings.ToLower(rand.Text())
 	u.Path = "/postgres"
 	execute(t, u.String(), "create database "+name+" template "+from)
-	if os.Getenv(pgtest.EnvServer) != "" { // a cluster started by the test is removed as a whole
+	if os.Getenv(pgtest.EnvServer) != "" { // if the test started the cluster itself, it removes the whole cluster
 		t.Cleanup(func() { execute(t, u.String(), "drop database "+name+" with (force)") })
 	}
 	c := *u

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// Do runs f as one transaction of the writer.
+// Do runs f in one transaction of the writer and returns the error of f or of the commit.
 func (s *Store) Do(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) error {
 	return s.writer.do(ctx, f)
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 )
 
-// TestWriterUsesIndexes checks that no statement of the writer scans a table. It
-// runs the statements that remove versions and that record mounts.
+// TestWriterUsesIndexes checks that the writer's statements do not scan tables. It covers the
+// statements that the writer has run, so it first creates a run that mounts a volume and
+// removes versions.
 func TestWriterUsesIndexes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -79,7 +80,7 @@ func TestWriterUsesIndexes(t *testing.T) {
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// plan returns SQLite's query plan of a statement.
+// plan returns the steps of SQLite's query plan for a statement.
 func plan(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
 	numbers := map[string]bool{}

@@ -87,7 +87,8 @@ func TestOpenInvalidFile(t *testing.T) {
 	}
 }
 
-// One of many transactions that share a commit fails; the others succeed.
+// TestFailedTransactionDoesNotAffectOthers checks that transactions succeed if another
+// transaction that shares their commit fails.
 func TestFailedTransactionDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -96,7 +97,7 @@ func TestFailedTransactionDoesNotAffectOthers(t *testing.T) {
 	for i, at := range runs {
 		callers.Go(func() {
 			for k := range 20 {
-				if i%4 == 3 { // fails after the session was stored
+				if i%4 == 3 { // this transaction fails after it stored the session
 					if err := sqltest.CreateDuplicate(t, s, at.RunID); err == nil {
 						t.Error("a run was stored twice")
 					}
@@ -149,8 +150,9 @@ func TestPanicRollsBack(t *testing.T) {
 	}
 }
 
-// A commit that fails rolls back all transactions that share it and returns the
-// error to each caller. The writer continues.
+// TestFailedCommitFailsAllTransactions checks that a failed commit rolls back all
+// transactions that share it and returns the error to each caller, and that the writer
+// commits later transactions.
 func TestFailedCommitFailsAllTransactions(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -161,7 +163,7 @@ func TestFailedCommitFailsAllTransactions(t *testing.T) {
 		err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 			close(entered)
 			<-release
-			// The constraint is checked at the commit.
+			// SQLite then checks foreign keys at the commit, so the statement itself succeeds.
 			if _, err := q.ExecContext(ctx, `pragma defer_foreign_keys = on`); err != nil {
 				return err
 			}
@@ -211,7 +213,7 @@ func TestFullDiskIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	at := sqltest.StartRuns(t, s, 1)[0]
-	// SQLite reports a full disk when the limit is reached.
+	// When the database reaches this limit, SQLite returns the error for a full disk.
 	err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 		_, err := q.ExecContext(ctx, `pragma max_page_count = 1`)
 		return err
@@ -295,8 +297,9 @@ func TestIntegrityCheckFindsDamage(t *testing.T) {
 
 const crashFile = "STINT_TEST_CRASH_FILE"
 
-// TestCrash repeatedly kills a process that appends. Every acknowledged event is
-// stored, in order, and the file is not damaged.
+// TestCrash repeatedly kills a process that appends. It checks that all acknowledged events
+// are stored in order and that the database file is not damaged. If the environment variable
+// crashFile is set, the test runs as the process that appends.
 func TestCrash(t *testing.T) {
 	if path := os.Getenv(crashFile); path != "" {
 		appendForever(t, path)
@@ -340,8 +343,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crash starts a child that appends, and kills it after n further
-// acknowledgements.
+// crash starts a child process that appends, and kills it after n acknowledgements. It
+// stores the last acknowledged position of each run in acked.
 func crash(t *testing.T, path string, n int, acked map[string]int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCrash$")

@@ -25,7 +25,7 @@ func event(ms int, kind stint.EventType, data string) stint.Event {
 	return stint.Event{Type: kind, At: after(ms), Data: json.RawMessage(data)}
 }
 
-// numbered sets the Seq of events as the store does.
+// numbered returns a copy of events with the positions first, first+1, and so on.
 func numbered(first int64, events []stint.Event) []stint.Event {
 	events = slices.Clone(events)
 	for i := range events {

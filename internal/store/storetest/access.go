@@ -108,8 +108,8 @@ func (w *world) member(org, user, role string) store.Member {
 	}
 }
 
-// token stores and returns a token of the tenant's user. If change is not nil, it
-// modifies the token first.
+// token stores and returns a token of the tenant's user. If change is not nil, token calls
+// it to modify the token before storing it.
 func (o *tenant) token(name string, change func(*store.Token)) store.Token {
 	o.w.Helper()
 	at := o.w.now()

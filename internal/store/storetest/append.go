@@ -14,7 +14,7 @@ var appendCases = []testCase{
 	{"Append stores the events at the next slots", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one", "two")
-		b.Events[0].Seq = 77 // ignored, because the store assigns positions
+		b.Events[0].Seq = 77 // the store ignores Seq and assigns positions itself
 		at := w.append(c.Position, b)
 		third := w.batch("three")
 		w.append(at, third)
@@ -252,8 +252,8 @@ var appendCases = []testCase{
 	}},
 }
 
-// ignoreFenced returns nil if err is a *FencedError, which the loser of a race
-// receives, and err otherwise.
+// ignoreFenced returns nil if err is a *FencedError, and err otherwise. In races, a
+// *FencedError is the expected error of each call that loses.
 func ignoreFenced(err error) error {
 	if _, ok := errors.AsType[*store.FencedError](err); ok {
 		return nil
@@ -274,7 +274,7 @@ func (w *world) logBatch(messages ...string) store.Batch {
 	return b
 }
 
-// messages returns the messages of a run's log entries, which are not events.
+// messages returns the messages of a run's log entries, without the run's events.
 func (w *world) messages(run string) []string {
 	w.Helper()
 	sources, err := w.s.LogSources(w.ctx, run, store.LogPosition{}, false, 1000)

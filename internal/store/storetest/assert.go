@@ -41,7 +41,8 @@ func (w *world) wantErr(err, want error, doing string) {
 	}
 }
 
-// wantFenced checks that err is a *FencedError with the current state of the run.
+// wantFenced checks that err is a *FencedError with the run's current head, status, and
+// epoch. doing describes the call that returned err.
 func (w *world) wantFenced(err error, run, doing string) {
 	w.Helper()
 	fence, ok := errors.AsType[*store.FencedError](err)
@@ -64,8 +65,8 @@ func (w *world) wantState(err error, want stint.Status, doing string) {
 	w.diff(doing+": status", want, state.Status)
 }
 
-// concurrently calls f(0) … f(n-1) concurrently and waits for all calls. If a call
-// returned an error, the test fails.
+// concurrently calls f(0) … f(n-1) concurrently and waits for all calls. It fails the test if
+// a call returns an error.
 func (w *world) concurrently(n int, f func(i int) error) {
 	w.Helper()
 	var wg sync.WaitGroup
@@ -86,8 +87,8 @@ func (w *world) concurrently(n int, f func(i int) error) {
 	}
 }
 
-// eventually calls ask repeatedly until it returns true. After a minute, the test
-// fails.
+// eventually calls ask repeatedly until ask returns true. It fails the test after one
+// minute.
 func (w *world) eventually(what string, ask func() bool) {
 	w.Helper()
 	limit := time.After(time.Minute)
@@ -111,8 +112,8 @@ func data[T any](w *world, e stint.Event) T {
 	return v
 }
 
-// kinds returns the types of the events at position from and after it. In place of
-// the type of a status event, it returns the status.
+// kinds returns the type of each event whose position is at least from. For a status event,
+// it returns the status instead.
 func (w *world) kinds(events []stint.Event, from int64) []string {
 	w.Helper()
 	var out []string
@@ -128,9 +129,9 @@ func (w *world) kinds(events []stint.Event, from int64) []string {
 	return out
 }
 
-// checkRun checks the invariants of a run and returns it: the journal has no gap, its
-// times do not decrease, no event follows the terminal event, and the row, the list,
-// the head, and the journal agree.
+// checkRun checks the invariants of a run and returns the run. The invariants are: the
+// journal has no gap, its times do not decrease, no event follows the terminal event, and
+// the results of Run, RunSummaries, Head, RunState, and Events agree.
 func (o *tenant) checkRun(id string) store.Run {
 	w := o.w
 	w.Helper()
@@ -158,8 +159,8 @@ func (o *tenant) checkRun(id string) store.Run {
 	return run
 }
 
-// checkJournal checks the journal of a run and returns the status of its last status
-// event.
+// checkJournal checks the positions, times, first event, and terminal event of a run's
+// journal. It returns the status of the last status event.
 func (w *world) checkJournal(id string, events []stint.Event) stint.Status {
 	w.Helper()
 	if len(events) == 0 {
@@ -191,7 +192,7 @@ func (w *world) checkJournal(id string, events []stint.Event) stint.Status {
 	return status
 }
 
-// checkEnd compares a run's terminal event with its row.
+// checkEnd compares the terminal event e with the row of an ended run.
 func (w *world) checkEnd(e stint.Event, run store.Run) {
 	w.Helper()
 	if run.CompletedAt == nil || run.ExecutionTimeMs == nil {

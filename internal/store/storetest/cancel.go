@@ -132,8 +132,8 @@ var cancelCases = []testCase{
 	}},
 }
 
-// endedAs returns nil if err is nil or a *StateError with the given status, and an
-// error otherwise.
+// endedAs returns nil if err is nil or a *StateError with the given status. Otherwise it
+// returns an error.
 func endedAs(err error, status stint.Status) error {
 	state, ok := errors.AsType[*store.StateError](err)
 	if ok && state.Status == status {

@@ -10,7 +10,7 @@ import (
 
 var addCheckpointCases = []testCase{
 	{"AddCheckpoint attaches the state of a cancelled or lost run", func(w *world) {
-		for _, e := range ends[3:] { // cancelled, lost
+		for _, e := range ends[3:] { // the ends cancelled and lost
 			c := w.home.start()
 			e.do(w, c)
 			before, events := w.home.checkRun(c.Run.ID), w.events(c.Run.ID)
@@ -70,7 +70,7 @@ var addCheckpointCases = []testCase{
 			w.diff("checkpoint of the run", &chk.ID, got.CheckpointID)
 			w.diff("checkpoint of the session", new("chk_"+want.Run.ID), w.home.session(session).CheckpointID)
 		}
-		late(second, second) // the third run has no checkpoint yet
+		late(second, second) // becomes the session's checkpoint, because the third run has none yet
 		w.finish(third.Position, w.outcome(stint.Completed, w.home.checkpoint(third.Run)))
 		late(first, third)
 		fourth := w.home.start(inSession(session))
@@ -93,7 +93,7 @@ var addCheckpointCases = []testCase{
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.checkpoint(c.Run)))
 		other := c
-		other.Run.ID = w.ids.New(stint.PrefixRun) // determines the checkpoint's ID
+		other.Run.ID = w.ids.New(stint.PrefixRun) // the checkpoint's ID is derived from this ID
 		w.fencedCheckpoint(other, "a run that has a checkpoint")
 		w.diff("run", r, w.home.checkRun(c.Run.ID))
 	}},
@@ -124,15 +124,15 @@ var addCheckpointCases = []testCase{
 	}},
 }
 
-// saved returns arguments for AddCheckpoint: an artifact version with content that
-// depends on word, and a checkpoint of r.
+// saved returns two arguments for AddCheckpoint: a version of the artifact, whose content
+// depends on word, and a checkpoint of the run r.
 func (o *tenant) saved(r store.Run, artifact, word string) (store.RunVersion, store.Checkpoint) {
 	out := o.w.outcome(stint.Cancelled, o.withVersion(artifact, word), o.checkpoint(r))
 	return *out.Version, *out.Checkpoint
 }
 
-// fencedCheckpoint checks that AddCheckpoint at the position of c returns a
-// *FencedError and stores nothing. what describes the run.
+// fencedCheckpoint checks that AddCheckpoint at the position of c returns a *FencedError and
+// stores neither the checkpoint nor the version. what describes the run.
 func (w *world) fencedCheckpoint(c store.Claim, what string) {
 	w.Helper()
 	v, chk := w.home.saved(c.Run, "never", "x")

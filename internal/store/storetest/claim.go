@@ -63,8 +63,8 @@ var claimCases = []testCase{
 				}
 			}
 		})
-		// A Claim may return nothing while other claims lock the organisation's
-		// counters, so some runs may still be pending.
+		// While another Claim locks the organisation's counters, Claim may return no runs.
+		// Therefore some runs may still be pending.
 		for _, c := range w.claim(workers[0], 1000) {
 			owner[c.Run.ID] = workers[0]
 		}
@@ -117,7 +117,8 @@ var claimCases = []testCase{
 	}},
 }
 
-// claimsNothing checks that Claim returns no run; it may return ErrLeaseLost.
+// claimsNothing checks that Claim returns no runs for the worker. Claim may also return
+// ErrLeaseLost.
 func (w *world) claimsNothing(worker string) {
 	w.Helper()
 	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})

@@ -163,7 +163,7 @@ var collectionCases = []testCase{
 		w.concurrently(len(named)+1, func(i int) error {
 			if i == len(named) {
 				_, err := w.s.BeginCollection(w.ctx, w.home.org)
-				live := w.home.live() // includes every version committed under epoch 0
+				live := w.home.live() // must include every version that was committed under epoch 0
 				for j := range missed {
 					missed[j] = !slices.Contains(live, digest(word(j)))
 				}

@@ -1,9 +1,10 @@
-// Package storetest is the suite that every adapter of the store port passes.
+// Package storetest is the suite that every adapter of the store port must pass.
 //
-// For every sentence in the port's comments, a case fails if an adapter violates it.
-// The cases are grouped by subject, one file per group. Three groups use random
-// input: Linearizable checks a recorded history of concurrent clients against the
-// protocol, the state machine group compares one run with a reference in memory, and
-// the list group reads pages while items are added. Mutants shows that the check of
-// Linearizable detects faulty stores.
+// The comments of package store are the specification. If an adapter violates a sentence of
+// these comments, at least one test case fails. Each file contains the cases of one subject.
+//
+// Three tests use random input. Linearizable records the calls of concurrent clients and
+// checks this history against the protocol. The state machine test compares one run with a
+// reference in memory. The paging test reads the pages of a list while items are added.
+// Mutants checks that Linearizable detects faulty stores.
 package storetest

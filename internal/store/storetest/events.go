@@ -43,7 +43,7 @@ var eventCases = []testCase{
 		for i := range batches {
 			text := incompressible(int64(i), each/2)
 			if i%3 == 2 {
-				text = strings.Repeat("x", each/2) // compressible data counts with its uncompressed size
+				text = strings.Repeat("x", each/2) // the limit counts uncompressed bytes
 			}
 			at = w.append(at, w.batch(text, text))
 		}
@@ -129,7 +129,8 @@ var eventCases = []testCase{
 	}},
 }
 
-// incompressible returns a text of the given size that does not compress well.
+// incompressible returns a text of about size bytes that does not compress well. Equal seeds
+// return equal texts.
 func incompressible(seed int64, size int) string {
 	raw := make([]byte, size*3/4)
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -147,8 +148,8 @@ func numbers(events []stint.Event) []int64 {
 	return out
 }
 
-// follow reads pages of events until the terminal event. If the events' positions have
-// a gap, it returns an error.
+// follow reads the events of a run in pages until the terminal event. It returns an error if
+// the positions have a gap or if Head returns a position before the last event read.
 func (w *world) follow(run string, limit int) error {
 	for after := int64(0); ; {
 		events, err := w.s.Events(w.ctx, run, after, limit)
@@ -178,15 +179,15 @@ func (w *world) headNotBefore(run string, seen int64) error {
 	return err
 }
 
-// end is a way in which a running run ends.
+// end is one way in which a running run can end.
 type end struct {
 	name   string
 	status stint.Status
-	tail   []string // kinds of the last events of the journal
-	do     func(w *world, c store.Claim)
+	tail   []string                      // the events that the end appends, in the form of world.kinds
+	do     func(w *world, c store.Claim) // ends the run of c
 }
 
-// ends lists all ways in which a running run ends.
+// ends lists all ways in which a running run can end.
 var ends = []end{
 	{"completed", stint.Completed, []string{"completed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Completed)) }},
 	{"failed", stint.Failed, []string{"error", "failed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Failed)) }},

@@ -119,9 +119,9 @@ func (w *world) claimLimited(perOrg, perAgent, limit int) []store.Claim {
 	return claims
 }
 
-// limitsHold checks limits while workers claim and finish runs. It counts the runs
-// that workers hold: a worker counts a run after Claim and until Finish, so its count
-// never exceeds the number of running runs in the store.
+// limitsHold checks the limits per organisation and agent while workers claim and finish
+// runs. A worker counts a run only between the end of Claim and the start of Finish, so the
+// counted runs never exceed the running runs in the store.
 func limitsHold(w *world) {
 	const perOrg, perAgent = 5, 3
 	reviewer := w.home.newAgent("reviewer")
@@ -146,20 +146,20 @@ func limitsHold(w *world) {
 	}
 }
 
-// runCounter counts the runs that workers hold, by ID of the organisation and by ID of
-// the agent.
+// runCounter counts the runs that workers hold. The keys of its maps are IDs of
+// organisations and IDs of agents.
 type runCounter struct {
-	mu        sync.Mutex // guards the fields below
-	now, peak map[string]int
-	ended     int
+	mu        sync.Mutex     // guards the fields below
+	now, peak map[string]int // current and greatest number of held runs
+	ended     int            // number of runs that workers have stopped counting
 }
 
 func newRunCounter() *runCounter {
 	return &runCounter{peak: make(map[string]int), now: make(map[string]int)}
 }
 
-// drain starts n workers, which claim and finish runs until the number of ended runs is
-// all.
+// drain runs n workers that claim and finish runs, until all runs have ended. all is the
+// number of runs, and request returns the claim request of worker i.
 func (c *runCounter) drain(w *world, all, n int, request func(i int) store.ClaimRequest) {
 	w.Helper()
 	w.concurrently(n, func(i int) error {
@@ -194,7 +194,7 @@ func (c *runCounter) take(claims []store.Claim) {
 	}
 }
 
-// work appends to each claimed run and then finishes it.
+// work appends to each claimed run, stops counting the run, and finishes it.
 func (c *runCounter) work(w *world, claims []store.Claim) error {
 	for _, claim := range claims {
 		head, err := w.s.Append(w.ctx, claim.Position, w.batch("at work"))

@@ -202,7 +202,8 @@ func versionOf(kind stint.FileSetKind, c store.Commit, number int64) store.FileS
 	return v
 }
 
-// committed commits a version and checks that it was added.
+// committed commits a version and returns it. It fails the test if CommitVersion adds no
+// version.
 func (o *tenant) committed(c store.Commit) store.FileSetVersion {
 	o.w.Helper()
 	v, added, err := o.w.s.CommitVersion(o.w.ctx, c)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	staleAfter = time.Minute
-	keptFor    = 24 * time.Hour
+	staleAfter = time.Minute    // age of a claim of a key above which another request can claim the key
+	keptFor    = 24 * time.Hour // time for which an answer is stored
 )
 
 var idempotencyCases = []testCase{
@@ -132,8 +132,8 @@ func (o *tenant) beginRequest(key, fingerprint string, now stint.Time) (*store.A
 	return o.w.s.BeginRequest(o.w.ctx, o.org, key, []byte(digest(fingerprint)), now, later(now, -staleAfter), later(now, keptFor))
 }
 
-// begin calls BeginRequest and checks that it returns the stored answer want, or claims
-// the key if want is nil. It returns now, the time of the claim.
+// begin calls BeginRequest and checks that it returns the answer want. If want is nil, the
+// call must claim the key. begin returns now, which is then the time of the claim.
 func (o *tenant) begin(key, fingerprint string, now stint.Time, want *store.Answer) stint.Time {
 	o.w.Helper()
 	got, err := o.beginRequest(key, fingerprint, now)

@@ -34,7 +34,8 @@ var isolationCases = []testCase{
 	}},
 }
 
-// ownedRows holds one row of each kind that an organisation owns.
+// ownedRows contains rows of different kinds that belong to one organisation. run has ended
+// and has an artifact version and a checkpoint; tree is its artifact.
 type ownedRows struct {
 	run     store.Run
 	pending store.NewRun

@@ -106,7 +106,7 @@ func (o *tenant) orgKey(number uint32, sealed string) store.OrgKey {
 	return k
 }
 
-// sealedTexts returns all sealed texts of a kind. It reads pages of one text.
+// sealedTexts returns all sealed texts of a kind. It reads them in pages of one text each.
 func (w *world) sealedTexts(kind store.SealedKind) (list []store.SealedText) {
 	w.Helper()
 	for at := (store.SealedText{Kind: kind}); ; {

@@ -49,7 +49,8 @@ var leaseCases = []testCase{
 	}},
 	{"Renew extends the lease", func(w *world) {
 		n := w.home.create()
-		// On a slow machine the short lease may expire before it is renewed.
+		// On a slow machine, the short lease may expire before Renew. Then the loop
+		// registers another worker.
 		var worker string
 		w.eventually("a lease was renewed in time", func() bool {
 			worker = w.workerOn("host-a", 200*time.Millisecond)

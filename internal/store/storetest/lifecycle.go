@@ -27,7 +27,7 @@ var lifecycleCases = []testCase{
 			if err != nil && ctx.Err() == nil {
 				w.Fatalf("Append: %v", err)
 			}
-			at = w.append(at, b) // a retry succeeds: the batch is stored once
+			at = w.append(at, b) // the retry succeeds and does not store the batch twice
 		}
 		w.home.checkRun(c.Run.ID)
 		w.diff("events", 2+2*60, len(w.events(c.Run.ID)))
@@ -89,7 +89,8 @@ func cancelledContext(w *world) {
 
 func second[T any](_ T, err error) error { return err }
 
-// reopenCases need Harness.Reopen.
+// reopenCases test that a store keeps its state after closing and reopening. They require
+// Harness.Reopen.
 var reopenCases = []testCase{
 	{"all data remains after reopening", func(w *world) {
 		b := w.home.ownedRows()
@@ -157,7 +158,7 @@ var reopenCases = []testCase{
 			for at := claims[i].Position; ; {
 				head, err := w.s.Append(w.ctx, at, w.batch("x"))
 				if err != nil {
-					return nil // closed
+					return nil // the store is closed
 				}
 				at.After, heads[i] = head, head
 			}

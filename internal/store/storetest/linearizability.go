@@ -16,9 +16,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Linearizable runs concurrent clients on the same runs and checks the history of
-// their calls and results against the protocol. Workers pause, crash, and lose
-// acknowledgements; other clients cancel, end leases, reap, and read.
+// Linearizable runs concurrent clients that use the same runs, records their calls and
+// results, and checks that this history is linearizable. The variable protocol specifies the
+// correct results. Some clients are workers, which pause, crash, and lose acknowledgements.
+// The other clients cancel runs, end leases, reap, and read.
 func Linearizable(t *testing.T, h Harness) {
 	w := newWorld(t, h)
 	s := newWorkload(w, w.s, 3)
@@ -38,19 +39,19 @@ func Linearizable(t *testing.T, h Harness) {
 	}
 }
 
-// workload is a set of clients of one store and the history of their calls.
+// workload runs concurrent clients of one store and records the history of their calls.
 type workload struct {
 	w          *world
-	s          store.Store // w.s, or a faulty wrapper of it
-	pauseOneIn int         // on average, one in pauseOneIn workers pauses until its lease has ended
+	s          store.Store // w.s, or a mutant that wraps w.s
+	pauseOneIn int         // on average, one in pauseOneIn workers pauses and loses its lease
 	runs       []string
 	start      time.Time
 
 	mu    sync.Mutex // guards the fields below
 	ops   []porcupine.Operation
-	alive map[string]store.Position // by worker ID; the claims that endOne selects from
-	taken map[string]chan struct{}  // by run ID; closed at the next claim of the run
-	err   error
+	alive map[string]store.Position // by worker ID: the claims from which endOne selects
+	taken map[string]chan struct{}  // by run ID: a channel that the next claim of the run closes
+	err   error                     // the first unexpected error of a call
 }
 
 func newWorkload(w *world, s store.Store, pauseOneIn int) *workload {
@@ -61,12 +62,12 @@ const (
 	workloadWorkers = 12
 	workloadClients = 4
 	workloadRetries = 3
-	workloadPace    = 500 * time.Microsecond // between two calls of a client or of an idle worker
-	never           = math.MaxInt64
+	workloadPace    = 500 * time.Microsecond // interval between the calls of a client or of an idle worker
+	never           = math.MaxInt64          // return time of a call whose result was lost
 )
 
-// run creates runs and starts the clients. It returns when all runs have ended or
-// after limit.
+// run creates the given number of runs and runs the clients. It stops the clients when all
+// runs have ended, after limit, or at the first unexpected error.
 func (s *workload) run(runs int, limit time.Duration) {
 	s.runs = s.w.home.createMany(runs, retries(workloadRetries))
 	ctx, stop := context.WithTimeout(s.w.ctx, limit)
@@ -146,10 +147,10 @@ func (s *workload) record(client int, began int64, c call, a answer) {
 	s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: c, Call: began, Output: a, Return: ended})
 }
 
-// worker claims a run and works on it until the worker finishes, crashes, or is
-// fenced. It claims with the worker ID idle, or registers a new one if idle is empty.
-// If no run was claimed, it returns the ID for the next call. A worker ID claims at
-// most one run, so that the end of its lease affects only that run.
+// worker claims a run and works on it until the worker finishes the run, crashes, or is
+// fenced. It claims with the worker ID idle. If idle is empty, it registers a new worker. If
+// no run is ready, it returns the ID, which the next call must use. Each worker ID claims at
+// most one run, so the end of a lease affects only one run.
 func (s *workload) worker(ctx context.Context, client int, r *rand.Rand, idle string) (string, error) {
 	if idle == "" {
 		idle = s.w.ids.New(stint.PrefixWorker)
@@ -172,7 +173,7 @@ func (s *workload) worker(ctx context.Context, client int, r *rand.Rand, idle st
 
 func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string, at store.Position, taken <-chan struct{}) error {
 	steps := r.IntN(8)
-	pauseAt := r.IntN(s.pauseOneIn * (steps + 1)) // the step before which the worker pauses
+	pauseAt := r.IntN(s.pauseOneIn * (steps + 1)) // the worker pauses before this step; if greater than steps, never
 	for step := range steps + 1 {
 		if step == pauseAt {
 			if err := s.pauseLosingLease(ctx, client, id, at, taken); err != nil {
@@ -189,7 +190,7 @@ func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string
 		at = next
 	}
 	switch r.IntN(10) {
-	case 0: // the worker crashes, but its lease continues
+	case 0: // the worker crashes, but its lease remains valid
 		return nil
 	case 1, 2: // the worker crashes and its lease ends
 		return s.endWorker(client, id, at)
@@ -197,8 +198,8 @@ func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string
 	return s.finish(client, r, at)
 }
 
-// pauseLosingLease ends the worker's lease and waits a short time for another worker
-// to claim the run. The worker then continues as if it still owned the run.
+// pauseLosingLease ends the worker's lease and waits at most 50 ms until another worker
+// claims the run. The caller then continues as if the worker still owned the run.
 func (s *workload) pauseLosingLease(ctx context.Context, client int, id string, at store.Position, taken <-chan struct{}) error {
 	if err := s.endWorker(client, id, at); err != nil {
 		return err
@@ -207,14 +208,14 @@ func (s *workload) pauseLosingLease(ctx context.Context, client int, id string, 
 	defer limit.Stop()
 	select {
 	case <-taken:
-	case <-limit.C: // the run has ended, or all other workers are busy
+	case <-limit.C: // the run may have ended, or all other workers are busy
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// hold records a claim and notifies the previous owner of the run. It returns a
-// channel that is closed at the next claim of the run.
+// hold records that the worker id claimed a run, and closes the channel that hold returned
+// for the previous claim of the run. It returns a channel that the next claim closes.
 func (s *workload) hold(id string, at store.Position) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,8 +228,8 @@ func (s *workload) hold(id string, at store.Position) <-chan struct{} {
 	return taken
 }
 
-// lossy returns ctx or, at random, a context that ends soon, so that a call may be
-// interrupted at any point.
+// lossy returns ctx or, with a probability of 1/6, a context that ends within 0.6 ms, so
+// that calls are interrupted at random points.
 func lossy(ctx context.Context, r *rand.Rand) (context.Context, context.CancelFunc) {
 	if r.IntN(6) == 0 {
 		return context.WithTimeout(ctx, time.Duration(r.IntN(600))*time.Microsecond)
@@ -236,7 +237,8 @@ func lossy(ctx context.Context, r *rand.Rand) (context.Context, context.CancelFu
 	return ctx, func() {}
 }
 
-// append sends a batch and retries after a lost result.
+// append sends a batch of one to three events, and sends it again if the result is lost. It
+// returns the position after the batch, or reports that the append was fenced.
 func (s *workload) append(client int, r *rand.Rand, at store.Position) (next store.Position, fenced bool, err error) {
 	b := s.w.batch([]string{"a", "b", "c"}[:1+r.IntN(3)]...)
 	c := call{op: "append", run: at.RunID, epoch: at.Epoch, after: at.After, n: int64(len(b.Events)), token: b.Token}
@@ -259,8 +261,8 @@ func (s *workload) finish(client int, r *rand.Rand, at store.Position) error {
 	return err
 }
 
-// send repeats a call until it receives a result, and records each attempt. The
-// result of an attempt is lost if its context ended during the call, or at random.
+// send repeats a call until it receives a result, and records each attempt. The result of an
+// attempt is lost if its context ends during the call and, at random, in other cases.
 func (s *workload) send(client int, r *rand.Rand, c call, do func(context.Context) (answer, error)) (fenced bool, err error) {
 	for {
 		ctx, cancel := lossy(s.w.ctx, r)
@@ -322,7 +324,8 @@ func (s *workload) cancel(client int, run string) error {
 	return nil
 }
 
-// endOne ends the lease of a random worker. The worker does not notice and continues.
+// endOne ends the lease of a random worker that has claimed a run. The worker continues as
+// if it still had its lease.
 func (s *workload) endOne(client int) error {
 	s.mu.Lock()
 	for id, at := range s.alive {
@@ -346,7 +349,7 @@ func (s *workload) reap(client int) error {
 	return nil
 }
 
-// read reads the state of a run in one of three ways.
+// read reads the state of a run by RunState, Head, or Events, selected at random.
 func (s *workload) read(client int, r *rand.Rand, run string) (err error) {
 	var a answer
 	ops := []string{"state", "head", "events"}

@@ -16,12 +16,12 @@ var listCases = []testCase{
 	{"a list is ordered by time, newest first", newestFirst},
 }
 
-// list is a list method of the port with functions that add items and read pages.
+// list describes a method of the port that returns a list in pages.
 type list struct {
 	name string
-	// open prepares the list in an organisation and returns two functions: add stores
-	// an item with the given creation time, and page returns the cursors of the items
-	// on a page.
+	// open prepares the list in an organisation and returns two functions. add stores an
+	// item with the given creation time. page reads a page and returns the cursor of each
+	// of its items.
 	open func(o *tenant) (add func(at stint.Time) error, page func(store.Range) ([]store.Cursor, error))
 }
 
@@ -113,8 +113,8 @@ func positions[T any](read func(store.Range) ([]T, error), at func(T) store.Curs
 	}
 }
 
-// walk reads all pages of at most limit items and returns the cursors of all items.
-// It calls between before each page except the first.
+// walk reads a list in pages of at most limit items until a page is empty, and returns the
+// cursors of all items. It calls between before each page except the first.
 func (w *world) walk(page func(store.Range) ([]store.Cursor, error), limit int, between func()) []store.Cursor {
 	w.Helper()
 	var all []store.Cursor
@@ -186,9 +186,9 @@ func newestFirst(w *world) {
 	})
 }
 
-// randomPaging reads all pages of a list, and adds items with random, possibly equal
-// times between the pages. It checks that each item that existed before the first page
-// is returned exactly once.
+// randomPaging reads all pages of a list and adds items between the pages. The items' times
+// are random and may be equal. Each item that existed before the first page was read must be
+// returned exactly once, and each added item at most once.
 func randomPaging(w *world) {
 	names := 0
 	rapid.Check(w.real, func(t *rapid.T) {

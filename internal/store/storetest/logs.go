@@ -85,7 +85,7 @@ var logCases = []testCase{
 			for _, token := range []string{"1", "2"} {
 				want = append(want, token)
 				again := store.Batch{Token: token, Logs: w.logBatch(token).Logs}
-				for range 2 { // the second is a retry
+				for range 2 { // the second append is a retry
 					w.append(next.Position, again)
 				}
 			}
@@ -188,8 +188,8 @@ var logCases = []testCase{
 	}},
 }
 
-// mixedLog creates a run that has ended, with events and log entries in batches of
-// several sizes and with many equal times. It returns the run's ID.
+// mixedLog creates a run, appends events and log entries in batches of different sizes and
+// with many equal times, and finishes the run. It returns the run's ID.
 func (o *tenant) mixedLog() string {
 	w := o.w
 	w.Helper()
@@ -214,8 +214,8 @@ func (o *tenant) mixedLog() string {
 	return c.Run.ID
 }
 
-// readLog reads all events and log entries of a run in pages, and checks the size of
-// the pages.
+// readLog reads all events and log entries of a run in pages and returns them. It checks the
+// size of each page by pageFull.
 func (w *world) readLog(run string, desc bool, limit int) store.LogSources {
 	w.Helper()
 	var all store.LogSources
@@ -237,8 +237,9 @@ func (w *world) readLog(run string, desc bool, limit int) store.LogSources {
 	}
 }
 
-// pageFull checks that no events follow end if the page has fewer events than limit,
-// and the same for entries. end is the position of the page's last items.
+// pageFull checks a page that was read with the given limit: if the page has fewer than limit
+// events, no events follow the page; if it has fewer than limit entries, no entries follow.
+// end is the position of the page's last event and last entry.
 func (w *world) pageFull(run string, page store.LogSources, end store.LogPosition, desc bool, limit int) {
 	w.Helper()
 	if len(page.Events) >= limit && len(page.Entries) >= limit {

@@ -65,7 +65,7 @@ var mountCases = []testCase{
 		m, held := w.home.cancelledAfterTTL("held", true)
 		w.reap()
 		w.home.wantInUse(m, "a run in the worker's holds")
-		w.renew(held.Run.WorkerID) // the claim is younger than this ttl of an hour, so the worker may not have received it yet
+		w.renew(held.Run.WorkerID) // the claim is younger than the ttl of one hour, so the worker may not have received it yet
 		w.reap()
 		w.home.wantInUse(m, "a recently claimed run")
 		m, _ = w.home.cancelledAfterTTL("gone", false)
@@ -153,8 +153,8 @@ var mountCases = []testCase{
 	}},
 }
 
-// mountable is a volume with two versions. old is the first version, and mount is an
-// option of newRun that mounts old.
+// mountable is a volume with two versions. old is the first version. mount is an option of
+// newRun: it changes the new run so that the run mounts old.
 type mountable struct {
 	tree  store.FileSet
 	old   store.FileSetVersion
@@ -174,15 +174,15 @@ func mounts(name, version string) func(*store.NewRun) {
 	return func(n *store.NewRun) { n.Volumes = map[string]string{name: version} }
 }
 
-// mounting creates a volume and returns an option of newRun that mounts its first
-// version.
+// mounting creates a volume with two versions and returns an option of newRun that mounts
+// the first version.
 func (o *tenant) mounting(name string) func(*store.NewRun) {
 	o.w.Helper()
 	return o.mounted(name).mount
 }
 
-// wantInUse checks that neither DeleteVersion nor PruneVersions removes m.old. what
-// describes the run or checkpoint that references it.
+// wantInUse checks that neither DeleteVersion nor PruneVersions removes the version m.old.
+// what describes the run or checkpoint that references the version.
 func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.Helper()
 	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of the version mounted by "+what)
@@ -190,14 +190,15 @@ func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
 }
 
-// cancelledAfterTTL returns a volume and a cancelled run that mounts it. The worker of
-// the run has a lease and renewed it with a ttl shorter than the age of the claim.
-// holds is true if the worker still reports the run in Renew.
+// cancelledAfterTTL returns a volume and a cancelled run that mounts it. The run's worker
+// still has a lease, and has renewed it with a ttl that is shorter than the age of the
+// claim. If holds is true, the worker reported the run in Renew.
 func (o *tenant) cancelledAfterTTL(name string, holds bool) (m mountable, c store.Claim) {
 	const ttl = 200 * time.Millisecond
 	o.w.Helper()
 	tries := 0
-	// On a slow machine the short lease may expire before it is renewed.
+	// On a slow machine, the short lease may expire before the second Renew. Then the
+	// loop starts another run.
 	o.w.eventually("a lease was renewed in time", func() bool {
 		tries++
 		m = o.mounted(fmt.Sprint(name, "-", tries))

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// mutants lists wrappers of a store. Each breaks one rule of the protocol.
+// mutants lists faulty stores. Each wraps a correct store and breaks one rule of the
+// protocol.
 var mutants = []struct {
 	name string
 	of   func(store.Store) store.Store
@@ -28,13 +29,12 @@ var mutants = []struct {
 	{"an ended lease stays valid", func(s store.Store) store.Store { return endlessLease{s} }},
 }
 
-// Mutants shows that the check of Linearizable can fail: it detects each faulty
-// store.
+// Mutants checks that the check of Linearizable detects each faulty store.
 func Mutants(t *testing.T, h Harness) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			// Detection may need many rounds. At least three run, even on a slow machine.
+			// Detection may need many rounds. At least three rounds run, even if they take longer than the limit.
 			limit := time.Now().Add(2 * time.Minute)
 			for round := 0; round < 3 || time.Now().Before(limit); round++ {
 				if isDetected(t, h, m.of) || t.Failed() {
@@ -101,11 +101,11 @@ func (m uniqueTokens) Append(ctx context.Context, at store.Position, b store.Bat
 	return m.Store.Append(ctx, at, b)
 }
 
-// lateCancel writes each cancel only when the next one is called.
+// lateCancel acknowledges each cancel at once, but writes it only at the next call of Cancel.
 type lateCancel struct {
 	store.Store
 	mu  sync.Mutex // guards run
-	run string
+	run string     // ID of the run whose cancel is not written yet
 }
 
 func (m *lateCancel) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
@@ -140,7 +140,7 @@ func (m falseCancel) Cancel(ctx context.Context, org, id string, at stint.Time) 
 	return r, err
 }
 
-// staleHead answers every second call of Head for a run from a cache.
+// staleHead answers every second call of Head for a run with the result of the call before.
 type staleHead struct {
 	store.Store
 	seen sync.Map // cached headStatus by run ID
@@ -160,7 +160,7 @@ func (m *staleHead) Head(ctx context.Context, run string) (int64, stint.Status, 
 	return head, status, err
 }
 
-// endlessLease does not end leases, so workers keep writing.
+// endlessLease ignores EndWorker, so workers whose lease should have ended keep writing.
 type endlessLease struct{ store.Store }
 
 func (m endlessLease) EndWorker(context.Context, string) error { return nil }

@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// call is a client's call on a run.
+// call is a client's call that concerns one run.
 type call struct {
-	op           string
+	op           string // name of the operation; runState.step lists the names
 	run          string
 	epoch, after int64
 	n            int64 // number of events of an append
@@ -24,8 +24,8 @@ type call struct {
 
 // answer is the result of a call.
 type answer struct {
-	ok          bool
-	unknown     bool // the result was lost
+	ok          bool // the call succeeded; for "events", the last event is the terminal event
+	unknown     bool // the result was lost, so the call may or may not have had an effect
 	status      stint.Status
 	head, epoch int64
 }
@@ -35,10 +35,11 @@ type runState struct {
 	status      stint.Status
 	epoch, head int64
 	leaseEnded  bool   // the owner's lease has ended
-	stored      string // tokens of the batches in the journal
+	stored      string // tokens of the writes in the journal, each followed by a semicolon
 }
 
-// protocol is the sequential specification of a run.
+// protocol is the sequential specification of a run, against which porcupine checks the
+// history of each run separately.
 var protocol = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byRun := make(map[string][]porcupine.Operation)
@@ -59,19 +60,21 @@ var protocol = porcupine.Model{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// owns reports whether the epoch and position of c allow it to change the run.
+// owns reports whether the append or finish c may change the run: the run is running, its
+// owner's lease has not ended, and epoch and position of c are current.
 func (m runState) owns(c call) bool {
 	return m.status == stint.Running && m.epoch == c.epoch && m.head == c.after && !m.leaseEnded
 }
 
 func (m runState) has(token string) bool { return strings.Contains(m.stored, token+";") }
 
-// ended returns the state after the run has ended with a status.
+// ended returns the state after a write with the given token has ended the run with the
+// given status.
 func (m runState) ended(status stint.Status, token string) runState {
 	m.status, m.leaseEnded, m.stored = status, false, m.stored+token+";"
 	m.head += 2
 	if status == stint.Failed {
-		m.head++ // the error event
+		m.head++ // the error event precedes the status event
 	}
 	return m
 }
@@ -110,11 +113,11 @@ func (m runState) step(c call, a answer) (bool, runState) {
 	return false, m
 }
 
-// decide checks the result a of an append or finish c. It reports whether the result
-// is correct, and returns the state after the call. right reports whether a contains
-// the correct values for a success, and next is the state if c changes the run. The
-// call changes the run if its caller owns the run, succeeds without a change if its
-// token is already stored, and is fenced otherwise.
+// decide checks the result a of the append or finish c. It reports whether the result is
+// correct, and returns the state after the call. right states whether a has the correct
+// values for a successful call, and next is the state if the call changes the run. If the
+// caller owns the run, the call changes the run. If the call's token is already stored, the
+// call succeeds and changes nothing. Otherwise the call is fenced.
 func (m runState) decide(c call, a answer, right bool, next runState) (bool, runState) {
 	owns, stored := m.owns(c), m.has(c.token)
 	switch {
@@ -131,13 +134,13 @@ func (m runState) decide(c call, a answer, right bool, next runState) (bool, run
 	}
 }
 
-// check checks the history of each run, for at most the given time in total. It
-// returns the ID of the first run with a history that is illegal or was not checked
-// in time, and the verdict.
+// check checks the history of each run, for about limit in total. If the history of a run is
+// illegal or could not be checked in time, check stops and returns the run's ID and the
+// verdict. Otherwise it returns an empty ID and porcupine.Ok.
 func (s *workload) check(limit time.Duration) (string, porcupine.CheckResult) {
 	deadline := time.Now().Add(limit)
 	for _, part := range protocol.Partition(s.ops) {
-		// porcupine does not limit the time if the timeout is 0.
+		// With a timeout of 0, porcupine does not limit the time.
 		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(deadline), time.Millisecond)); verdict != porcupine.Ok {
 			return part[0].Input.(call).run, verdict
 		}
@@ -145,8 +148,8 @@ func (s *workload) check(limit time.Duration) (string, porcupine.CheckResult) {
 	return "", porcupine.Ok
 }
 
-// format returns the calls of a run in the order in which they began, one per line
-// with times in microseconds.
+// format returns the calls on a run in the order in which they began, one per line. Times
+// are in microseconds since the start of the workload.
 func (s *workload) format(run string) string {
 	var ops []porcupine.Operation
 	for _, op := range s.ops {
@@ -164,7 +167,8 @@ func (s *workload) format(run string) string {
 	return out.String()
 }
 
-// kinds counts the calls by operation and result.
+// kinds returns the number of calls for each operation and result: lost, refused, or
+// successful.
 func (s *workload) kinds() map[string]int {
 	out := make(map[string]int)
 	for _, op := range s.ops {

@@ -111,7 +111,7 @@ var reapCases = []testCase{
 				lost[i] = append(lost[i], some...)
 			}
 		})
-		rest, err := w.s.Reap(w.ctx, w.now(), 100) // the calls above may have left out runs that were locked
+		rest, err := w.s.Reap(w.ctx, w.now(), 100) // the concurrent calls may have skipped runs that were locked
 		w.must(err, "Reap")
 		for _, some := range lost {
 			rest = append(rest, some...)

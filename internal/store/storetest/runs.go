@@ -179,7 +179,7 @@ var runCases = []testCase{
 	}},
 }
 
-// withAllFields sets every field of a new run.
+// withAllFields sets the optional fields of a new run, most of them to unusual values.
 func withAllFields(n *store.NewRun) {
 	n.Prompt = "naïve 'quotes' \"and\" \n 日本語"
 	n.Metadata = map[string]string{"team": "blue", "": "empty key", "k.k": "ünïcode"}
@@ -206,7 +206,8 @@ func set(ids []string) map[string]bool {
 	return m
 }
 
-// wantError checks that the error event and the row's error agree.
+// wantError checks that the run r has an error, and that its error event has the same
+// message and, as code, the same status reason.
 func (w *world) wantError(id string, r store.Run) {
 	w.Helper()
 	if r.Error == nil || *r.Error == "" || r.StatusReason == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// randomProtocol does random operations on one run and compares the store with a
-// reference model.
+// randomProtocol performs random operations on one run. After each operation, it compares the
+// stored run with the expected state that a stateMachine computes.
 func randomProtocol(w *world) {
 	rapid.Check(w.real, func(t *rapid.T) {
 		m := newStateMachine(w.with(t), rapid.IntRange(0, 2).Draw(t, "retries"))
@@ -30,17 +30,17 @@ func randomProtocol(w *world) {
 	})
 }
 
-// stateMachine is a run in the store and its expected state.
+// stateMachine is a run in the store and the expected state of that run.
 type stateMachine struct {
 	w        *world
 	run      store.NewRun
 	worker   string // worker ID of the latest claim
 	status   stint.Status
 	epoch    int64
-	kinds    []string // expected journal, in the form of world.kinds
-	entries  []string // messages of the expected log entries
-	sent     []sentBatch
-	finishes []sentFinish
+	kinds    []string     // expected journal, in the form of world.kinds
+	entries  []string     // messages of the expected log entries
+	sent     []sentBatch  // all batches sent so far, including fenced ones
+	finishes []sentFinish // all outcomes sent so far, including fenced ones
 }
 
 type sentBatch struct {
@@ -65,7 +65,8 @@ func (m *stateMachine) owns(at store.Position) bool {
 	return m.status == stint.Running && at.Epoch == m.epoch && at.After == m.head()
 }
 
-// end ends the run, so that the next state machine cannot claim it.
+// end ends the run if necessary, so that the next state machine cannot claim it, and checks
+// the run's invariants.
 func (m *stateMachine) end() {
 	if !m.status.Final() {
 		m.w.cancel(m.w.home.org, m.run.ID)
@@ -73,7 +74,7 @@ func (m *stateMachine) end() {
 	m.w.home.checkRun(m.run.ID)
 }
 
-// checkState compares the stored state with the expected one.
+// checkState compares the stored state of the run with the expected state.
 func (m *stateMachine) checkState(*rapid.T) {
 	head, status, err := m.w.s.Head(m.w.ctx, m.run.ID)
 	m.w.must(err, "Head")
@@ -84,7 +85,8 @@ func (m *stateMachine) checkState(*rapid.T) {
 	m.w.diff("entries", m.entries, m.w.messages(m.run.ID))
 }
 
-// position returns the owner's position or a random one near it.
+// position returns the current owner's position or, in one of three cases, a random epoch and
+// position that may be wrong.
 func (m *stateMachine) position(t *rapid.T) store.Position {
 	at := store.Position{RunID: m.run.ID, Epoch: m.epoch, After: m.head()}
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 0 {
@@ -94,7 +96,7 @@ func (m *stateMachine) position(t *rapid.T) store.Position {
 	return at
 }
 
-// verdict checks that err is nil if want is true, and a *FencedError otherwise.
+// verdict checks that err is nil if want is true, and that err is a *FencedError otherwise.
 func (m *stateMachine) verdict(err error, want bool, doing string) {
 	if want {
 		m.w.must(err, doing)

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Benchmarks measures a store. open creates an empty store; seed adds n ended runs
-// of Org with SeedRuns and SeedSpecs.
+// Benchmarks measures a store as sub-benchmarks of b. open returns an empty store. seed adds
+// n ended runs of the organisation Org by the statements SeedRuns and SeedSpecs.
 func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testing.TB, store.Store, int)) {
 	b.Run("append/writers=64/events=1", func(b *testing.B) { appends(b, open(b), 64, 1) })
 	b.Run("append/writers=64/events=16", func(b *testing.B) { appends(b, open(b), 64, 16) })
@@ -31,7 +31,8 @@ func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testi
 	}
 }
 
-// appends measures concurrent appends, each writer to its own run.
+// appends measures concurrent appends by the given number of writers, each to its own run.
+// Each batch has the given number of events.
 func appends(b *testing.B, s store.Store, writers, events int) {
 	runs := StartRuns(b, s, writers)
 	texts := make([]string, events)
@@ -62,7 +63,7 @@ func appends(b *testing.B, s store.Store, writers, events int) {
 	percentiles(b, slices.Concat(took...))
 }
 
-// randomText returns text that compresses about as well as an agent's output.
+// randomText returns about 200 bytes that compress about as well as an agent's output.
 func randomText() string {
 	var b strings.Builder
 	for b.Len() < 200 {
@@ -78,8 +79,8 @@ func percentiles(b *testing.B, took []time.Duration) {
 	}
 }
 
-// starts measures the time from the creation of a run to its claim, one run at a time.
-// If fused is set, one transaction creates and claims the run.
+// starts measures the time from the creation of a run to its claim. It starts one run at a
+// time. If fused is true, one transaction creates and claims the run.
 func starts(b *testing.B, s store.Store, fused bool) {
 	worker := Worker(b, s)
 	var took []time.Duration
@@ -151,7 +152,8 @@ func lifecycles(b *testing.B, s store.Store, callers int) {
 	b.ReportMetric(float64(share*callers)/time.Since(start).Seconds(), "runs/s")
 }
 
-// pages measures the first and a middle page of a list, with and without filters.
+// pages measures reading the first page and a page in the middle of the list of n seeded
+// runs, with and without filters.
 func pages(b *testing.B, s store.Store, n int) {
 	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
 	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
@@ -168,15 +170,15 @@ func pages(b *testing.B, s store.Store, n int) {
 	}
 }
 
-// SeedTime returns the creation time of seeded run number i. The seeded runs belong to
-// ten agents, ag_0 to ag_9. Those of ag_7 failed; the others completed.
+// SeedTime returns the creation time of seeded run number i. The seeded runs belong to the
+// ten agents ag_0 to ag_9. The runs of ag_7 have failed; all others have completed.
 func SeedTime(i int) stint.Time { return stint.TimeOfMicros(1_700_000_000_000_000 + int64(i)*1000) }
 
 // SeedID returns the ID of seeded run number i.
 func SeedID(i int) string { return fmt.Sprintf("run_%026d", i) }
 
-// SeedRuns and SeedSpecs insert a run for each i of a table numbers (i). They use
-// only functions that both engines have.
+// SeedRuns and SeedSpecs are statements that insert a run for each row of a table
+// numbers (i). They use only functions that SQLite and PostgreSQL support.
 const (
 	seedID   = `'run_' || substr('00000000000000000000000000' || i, length('00000000000000000000000000' || i) - 25)`
 	SeedRuns = `insert into runs (id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id,

@@ -1,5 +1,6 @@
-// Package sqltest provides fixtures for the tests that the SQL adapters have in
-// addition to the suite, and benchmarks with comparable results for both engines.
+// Package sqltest provides fixtures and tests that the SQL adapters use in addition to the
+// suite in package storetest, and benchmarks whose results are comparable between SQLite
+// and PostgreSQL.
 package sqltest
 
 import (
@@ -38,7 +39,8 @@ func Entry(message string) stint.LogEntry {
 	return stint.LogEntry{Timestamp: now(), Type: stint.LogSystem, Level: "info", Message: message}
 }
 
-// NewRun returns a pending run of agent number i in a new session.
+// NewRun returns a pending run of the agent ag_i in a new session. It does not store the
+// run.
 func NewRun(i int) store.NewRun {
 	var n store.NewRun
 	n.ID, n.SessionID, n.OpenSession = ids.New(stint.PrefixRun), ids.New(stint.PrefixSession), true
@@ -48,7 +50,7 @@ func NewRun(i int) store.NewRun {
 	return n
 }
 
-// Worker registers a worker with a long lease and returns its ID.
+// Worker registers a worker with a lease of one hour and returns the worker's ID.
 func Worker(t testing.TB, s store.Store) string {
 	t.Helper()
 	w := store.Worker{ID: ids.New(stint.PrefixWorker), Host: "here", Capacity: 1000, CreatedAt: now()}
@@ -73,8 +75,8 @@ func StartRuns(t testing.TB, s store.Store, n int) []store.Position {
 	return out
 }
 
-// CreateDuplicate creates a run with an existing ID in a new session, and returns
-// the error.
+// CreateDuplicate tries to create a run with the ID run, which must already exist, in a new
+// session. It returns the error of CreateRun.
 func CreateDuplicate(t testing.TB, s store.Store, run string) error {
 	n := NewRun(0)
 	n.ID = run

@@ -11,10 +11,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// LostClaims checks that a run is taken from its worker if the worker never
-// received the claim.
+// LostClaims checks that a worker loses a run if the worker never received the claim, for
+// example because its connection to the database broke. The worker keeps its other runs.
 func LostClaims(t *testing.T, s store.Store) {
-	for range 10 { // on a slow machine the short lease may expire
+	for range 10 { // repeats the test if the short lease expires, as it may on a slow machine
 		worker := Worker(t, s)
 		known, lost := claim(t, s, worker), claim(t, s, worker)
 		if stop, err := s.Renew(t.Context(), worker, []string{known.Run.ID}, time.Hour); err != nil || len(stop) > 0 {
@@ -48,9 +48,9 @@ func claim(t *testing.T, s store.Store, worker string) store.Claim {
 	return claims[0]
 }
 
-// takenAway renews the lease with a ttl shorter than the age of the claims, so that runs
-// other than known are taken from the worker, then with a long ttl. It reports false if
-// the lease expired in between.
+// takenAway renews the worker's lease with a ttl that is shorter than the age of the claims,
+// so the worker loses all runs except known. It then renews the lease with a long ttl. It
+// returns false if the lease expired before the second call.
 func takenAway(t *testing.T, s store.Store, worker string, known store.Claim) bool {
 	t.Helper()
 	const ttl = 100 * time.Millisecond

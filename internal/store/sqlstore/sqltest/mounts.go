@@ -9,9 +9,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// MigrateMounts checks that the migration that adds the table mounts records the mounts
-// of pending runs. downgrade closes the store, runs statements, and opens the database
-// again.
+// MigrateMounts checks that the migration that creates the table mounts records the mounts
+// of pending runs. downgrade runs statements that undo the migration. It then opens the
+// database again, which repeats the migration, and returns the new store.
 func MigrateMounts(t testing.TB, s store.Store, downgrade func(statements ...string) store.Store) {
 	t.Helper()
 	tree := store.FileSet{OrgID: Org, FileSet: stint.FileSet{ID: ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now(), UpdatedAt: now()}}
