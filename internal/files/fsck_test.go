@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// named returns trees with their names, ordered by name.
+// named returns the trees and their names in the order of the names.
 func named(trees map[string]files.Ref) iter.Seq2[files.NamedTree, error] {
 	return func(yield func(files.NamedTree, error) bool) {
 		for _, name := range slices.Sorted(maps.Keys(trees)) {

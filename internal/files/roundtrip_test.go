@@ -172,7 +172,7 @@ func TestRandomTree(t *testing.T) {
 	})
 }
 
-// drawTree draws a tree in which each folder has its own entry.
+// drawTree draws the entries of a random tree. Each folder of the tree has an entry.
 func drawTree(rt *rapid.T) []item {
 	var items []item
 	folders := []string{""}

@@ -287,7 +287,8 @@ func scanUnprivileged() int {
 	return 0
 }
 
-// manyNames is the base of the number of entries in TestSoakFolderOfManyNames.
+// manyNames determines the number of entries, and their limit, in
+// TestSoakFolderOfManyNames.
 const manyNames = 4 << 10
 
 // TestSoakFolderOfManyNames checks out and commits a folder of many entries, and

@@ -116,8 +116,8 @@ func readFile(t *testing.T, l *files.Library, digest, name string) string {
 	return string(b)
 }
 
-// damaging is a store that damages the next objects that are put: as many packs and
-// roots as its fields say.
+// damaging is a store that damages packs and roots when they are put. Its fields are
+// the numbers of packs and roots that it still damages.
 type damaging struct {
 	*memory
 	packs, roots int

@@ -51,7 +51,7 @@ func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return strings.Repeat("x", n) }
 	list := func(n int, of string) string { return "[" + strings.Repeat(of+",", n-1) + of + "]" }
-	var splits []string // arrays of strings; the concatenated strings of each array are 12 times x
+	var splits []string // arrays of strings; the strings of each array together have 12 letters x
 	for i := range 1 << 12 {
 		var a strings.Builder
 		for bit := range 12 {

@@ -22,8 +22,8 @@ import (
 // files.
 const childEnv = "STINT_TEST_REMOVE"
 
-// TestRemove runs the cases as the current user, and as root also as an
-// unprivileged user.
+// TestRemove runs the cases of hardFolders as the current user and, if the current user
+// is root, also as an unprivileged user.
 func TestRemove(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		for name, build := range hardFolders {

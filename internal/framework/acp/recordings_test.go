@@ -67,7 +67,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// replay sends the agent's lines and returns a description of the result.
+// replay sends the agent's lines of a recording to the client and compares the client's
+// answers with the recording. It returns a description of the events and the verdict.
 func replay(t *testing.T, file string, in framework.Input) string {
 	t.Helper()
 	plan, err := acp.Framework{}.Prepare(in)

@@ -168,8 +168,8 @@ func TestSilence(t *testing.T) {
 
 func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, claudecode.Framework{}, input()) }
 
-// BenchmarkDecode decodes the output of a long run: deltas, files that are
-// read, and results.
+// BenchmarkDecode decodes the output of a long run: pieces of text, tool calls that read
+// files, and their results.
 func BenchmarkDecode(b *testing.B) {
 	var stream strings.Builder
 	file := strings.Repeat("func f() error {\\n\\treturn fmt.Errorf(\\\"x: %w\\\", err)\\n}\\n", 300)

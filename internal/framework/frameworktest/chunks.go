@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// CheckChunks checks that decoding in pieces of n bytes gives the same result
-// as decoding at once.
+// CheckChunks checks that decoding output in pieces of n bytes gives the same result as
+// decoding it in one piece.
 func CheckChunks(t *testing.T, f framework.Framework, in framework.Input, output []byte, n int) {
 	t.Helper()
 	read := func(size int) (s framework.Step, v framework.Verdict) {

@@ -21,8 +21,8 @@ func MCP() framework.MCPServer {
 	return framework.MCPServer{Name: "hello", Command: []string{self}, Env: map[string]string{mcpVariable: "1"}}
 }
 
-// ServeMCP acts as the MCP server and exits if the process was started with the
-// environment that MCP returns. Otherwise it returns.
+// ServeMCP acts as the MCP server if the process was started with the environment that
+// MCP returns, and exits when its input ends. Otherwise it returns at once.
 func ServeMCP() {
 	if os.Getenv(mcpVariable) == "" {
 		return

@@ -24,7 +24,7 @@ import (
 // Dirs are temporary directories in which a program runs without a sandbox.
 type Dirs struct{ Home, WorkDir, RunDir, Tmp string }
 
-// MakeDirs creates the directories. The test removes them when it ends.
+// MakeDirs creates temporary directories. They are removed when the test ends.
 func MakeDirs(t testing.TB) Dirs {
 	t.Helper()
 	dir := t.TempDir()

@@ -344,8 +344,8 @@ func TestStreamTokens(t *testing.T) {
 	})
 }
 
-// manyEvents is a number of events. At 128 KiB each, they exceed the buffers of a
-// connection.
+// manyEvents is a number of events of 128 KiB each. Together, the events exceed the
+// buffers of a connection.
 const manyEvents = 16
 
 func (j *job) writeMany() {
@@ -357,8 +357,8 @@ func (j *job) writeMany() {
 	j.finish(stint.Completed)
 }
 
-// TestSlowReaderDoesNotDelayOthers checks that other readers of the run receive all
-// events while one does not read.
+// TestSlowReaderDoesNotDelayOthers checks that a reader receives all events of a run
+// while another client has opened a stream of the run but does not read it.
 func TestSlowReaderDoesNotDelayOthers(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = time.Hour })
 	w.newAgent("reviewer")
@@ -402,7 +402,7 @@ func TestWriteTimeoutOfStream(t *testing.T) {
 	}
 }
 
-// metric returns a metric of the server.
+// metric returns the value of a metric of the server. The name includes the labels.
 func (w *world) metric(name string) string {
 	w.Helper()
 	value, ok := w.metrics()[name]

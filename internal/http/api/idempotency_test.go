@@ -128,7 +128,8 @@ func TestConcurrentRequestsWithSameKey(t *testing.T) {
 	}
 }
 
-// failingRuns calls a function before each creation of a run.
+// failingRuns is an api.Runs. Its Create calls how, if set, and creates no run if how
+// returns an error.
 type failingRuns struct {
 	api.Runs
 	mu  sync.Mutex // guards how
@@ -264,8 +265,8 @@ func TestPreferWait(t *testing.T) {
 	}
 }
 
-// TestKeysOfOtherUsers checks that a response is replayed only to its user or run,
-// because it can contain secrets.
+// TestKeysOfOtherUsers checks that a response, which can contain secrets, is replayed
+// only to the user or run that sent the first request.
 func TestKeysOfOtherUsers(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")

@@ -314,7 +314,7 @@ type job struct {
 	at  store.Position
 	run stint.Run
 
-	version string // of the agent
+	version string // ID of the agent's version
 	depth   int
 }
 
@@ -328,7 +328,8 @@ func (w *world) claim() *job {
 	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Plan.Depth}
 }
 
-// assigned returns the next assignment of the worker.
+// assigned returns the next assignment of the worker. It registers the worker first if
+// necessary.
 func (w *world) assigned() dispatch.Assignment {
 	w.Helper()
 	ctx := w.Context()

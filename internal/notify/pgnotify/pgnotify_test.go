@@ -204,7 +204,7 @@ func TestUnknownPayloadsWakeAll(t *testing.T) {
 func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	publisher := open(t, url+"&synchronous_commit=off") // a commit may wait for the disk longer than Close waits
+	publisher := open(t, url+"&synchronous_commit=off") // otherwise a commit may wait for the disk longer than Close waits
 	ear := listener(t, url)
 	publisher.Publish("first")
 	hear(t, ear)

@@ -235,7 +235,7 @@ func TestPauseAfterScan(t *testing.T) {
 	}
 }
 
-// TestAbortedScan checks that an aborted scan keeps the previous result.
+// TestAbortedScan checks that an aborted scan returns the previous result.
 func TestAbortedScan(t *testing.T) {
 	t.Parallel()
 	m, stop := diskusage.Scanner{}, make(chan struct{})

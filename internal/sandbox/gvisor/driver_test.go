@@ -106,8 +106,7 @@ func TestLateFiles(t *testing.T) {
 	}
 }
 
-// TestKernel checks that the agent runs on gVisor's kernel and that init runs
-// inside.
+// TestKernel checks that the agent and init run on gVisor's kernel.
 func TestKernel(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())

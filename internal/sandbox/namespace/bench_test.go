@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// world is a driver with folders for a benchmark or a test.
+// world creates and runs sandboxes of a driver for a test or a benchmark.
 type world struct {
 	testing.TB
 	driver *namespace.Driver

@@ -193,7 +193,7 @@ func holdings(t *testing.T, state string) map[string]int {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	// The range ends after the largest possible user ID.
+	// The range of user IDs that starts here exceeds the largest possible user ID.
 	_, err := namespace.New(namespace.Config{StateDir: t.TempDir(), UIDBase: 0xF800_0001})
 	if os.Geteuid() != 0 {
 		if err != nil {

@@ -23,7 +23,7 @@ const diskInterval = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	sandboxtest.Init(newDriver)
-	signal.Ignore(syscall.SIGHUP) // like a server under nohup; agents must receive it nevertheless
+	signal.Ignore(syscall.SIGHUP) // like a server under nohup; agents must receive the signal nevertheless
 	goleak.VerifyTestMain(m)
 }
 

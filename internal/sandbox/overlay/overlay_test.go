@@ -151,7 +151,7 @@ const agent = 0x7fff_0000
 // TestMountMapped tests both methods of mounting an overlay, several times in parallel.
 // They must not change the mount namespace of the process or the user of its threads.
 func TestMountMapped(t *testing.T) {
-	requirement.Root(t) // other servers do not map users; package sandboxtest tests their overlays
+	requirement.Root(t) // without root, servers do not map users; package sandboxtest tests their overlays
 	userns, err := idmap.NewUserNamespace(0, agent)
 	must(t, err)
 	t.Cleanup(func() { userns.Close() })

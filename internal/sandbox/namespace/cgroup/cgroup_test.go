@@ -299,12 +299,12 @@ func TestSweep(t *testing.T) {
 	h.mkdir("sys/fs/cgroup/memory")
 	p := h.open()
 	h.write("sys/fs/cgroup/memory/stint-test/run_1/cgroup.kill", "")
-	h.write("sys/fs/cgroup/memory/stint-test/run_2/cgroup.procs", strconv.Itoa(1<<30)+"\n") // not a valid process number
+	h.write("sys/fs/cgroup/memory/stint-test/run_2/cgroup.procs", strconv.Itoa(1<<30)+"\n") // larger than every process ID
 	h.write("sys/fs/cgroup/memory/old/stint-test/run_3/cgroup.procs", "")
 	h.write("sys/fs/cgroup/memory/others/run_4/cgroup.procs", "")
 	earlier := []string{
 		filepath.Join(h.root, "sys/fs/cgroup/memory/old/stint-test"),
-		filepath.Join(h.root, "sys/fs/cgroup/memory/others"), // a forged record
+		filepath.Join(h.root, "sys/fs/cgroup/memory/others"), // not a folder of this server, as in a forged record
 		filepath.Join(h.root, "sys/fs/cgroup/memory/gone/stint-test"),
 	}
 	if err := p.Sweep(t.Context(), earlier); err != nil {
@@ -329,7 +329,8 @@ func TestInstance(t *testing.T) {
 	}
 }
 
-// TestLimit checks that limits of joined groups can be changed and removed.
+// TestLimit checks that the limits of a group can be changed and removed after a process
+// has joined the group.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -361,7 +362,7 @@ func TestLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			swap := map[string]string{"version 1": "memory.memsw.limit_in_bytes", "version 2": "memory.swap.max"}[name]
-			h.write(c.dir+"/"+swap, "") // a kernel with swap accounting
+			h.write(c.dir+"/"+swap, "") // exists on kernels with swap accounting
 			for _, step := range []struct {
 				limits sandbox.Resources
 				want   map[string]string
