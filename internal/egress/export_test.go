@@ -11,7 +11,7 @@ func (u *Uplink) AnswerQuery(message []byte) []byte {
 }
 
 // ServerName parses a ClientHello and returns its server name. The result hidden reports
-// that the ClientHello is encrypted, more that b is incomplete.
+// that an extension may contain an encrypted name, more that b is incomplete.
 func ServerName(b []byte) (name string, hidden, more bool, err error) {
 	h, err := parseClientHello(b)
 	return h.serverName, h.encrypted, errors.Is(err, errIncomplete), err

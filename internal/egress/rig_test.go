@@ -32,7 +32,7 @@ const waitLimit = time.Minute // for events that are expected at once
 type testInternet struct {
 	mu      sync.Mutex
 	names   map[string][][]string // responses to consecutive lookups; the last one is repeated
-	servers map[string]string     // address:port to where it listens
+	servers map[string]string     // address:port in the fake internet to the real address
 	dialed  []string
 	asked   []string
 }
@@ -127,8 +127,8 @@ func (w *testInternet) at(listening string, addrs ...string) {
 	}
 }
 
-// web starts an HTTP server at addresses that responds with its name and the Host
-// header.
+// web starts an HTTP server at addresses. It responds with its name and the Host header, or
+// with a redirect to the URL in the query parameter to.
 func (w *testInternet) web(t testing.TB, name string, addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,8 @@ func (w *testInternet) web(t testing.TB, name string, addrs ...string) {
 	w.at(l.Addr().String(), addrs...)
 }
 
-// listener is the network of a sandbox. The test acts as its programs.
+// listener accepts the TCP connections of a sandbox. The test opens these connections in
+// place of programs in the sandbox.
 type listener struct {
 	raw    net.Listener
 	queue  chan arrival
@@ -175,7 +176,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// testSandbox is a sandbox with its uplink.
+// testSandbox is a fake sandbox with an uplink that serves its network.
 type testSandbox struct {
 	t      testing.TB
 	uplink *egress.Uplink
@@ -193,7 +194,7 @@ type options struct {
 	allow   []string
 	config  func(*egress.Config)
 	run     func(*egress.RunConfig)
-	blocked chan struct{} // Record waits for it
+	blocked chan struct{} // if set, Record waits until it is closed
 }
 
 func (w *testInternet) open(t testing.TB, o options) *testSandbox {
@@ -250,13 +251,13 @@ func rules(t testing.TB, entries ...string) (all []policy.Rule) {
 	return all
 }
 
-// connect returns a program's connection to an address.
+// connect opens a connection from the sandbox to the address target.
 func (b *testSandbox) connect(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.pair, target)
 }
 
-// connectSending is like connect, for a program that sends bytes at once.
+// connectSending is like connect, for a program that sends bytes immediately.
 func (b *testSandbox) connectSending(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.prompt, target)
@@ -314,9 +315,9 @@ func (l *listener) hand(a arrival) bool {
 	}
 }
 
-// prompt is a connection of a program that sends bytes at once. The uplink
-// receives it with the first bytes, because it waits only for a moment before it
-// refuses a connection.
+// prompt is a connection of a program that sends bytes immediately. The uplink waits only a
+// short time for the first bytes before it refuses a connection. Therefore, the uplink
+// receives the connection only after the first Write, even if the test is slow.
 type prompt struct {
 	*net.TCPConn
 	first sync.Once
@@ -343,14 +344,14 @@ func (b *testSandbox) prompt(to netip.AddrPort) (net.Conn, error) {
 	return &prompt{TCPConn: c.(*net.TCPConn), begin: func() { b.tcp.hand(arrival{far, to}) }, leave: func() { far.Close() }}, nil
 }
 
-// resolver returns a program's resolver in the sandbox.
+// resolver returns a resolver that uses the DNS server of the sandbox.
 func (b *testSandbox) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", b.dns.LocalAddr().String())
 	}}
 }
 
-// lookup returns the address of a name in the sandbox.
+// lookup returns the address that the DNS server of the sandbox returns for a name.
 func (b *testSandbox) lookup(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
@@ -361,7 +362,7 @@ func (b *testSandbox) lookup(name string) (string, error) {
 	return addrs[0].Unmap().String(), nil
 }
 
-// dial looks a name up and connects.
+// dial looks up a name in the sandbox and connects to its address.
 func (b *testSandbox) dial(name string, port int) net.Conn {
 	b.t.Helper()
 	a, err := b.lookup(name)
@@ -371,7 +372,7 @@ func (b *testSandbox) dial(name string, port int) net.Conn {
 	return b.connect(fmt.Sprintf("%s:%d", a, port))
 }
 
-// transport returns a program's HTTP transport in the sandbox.
+// transport returns an HTTP transport that resolves names and connects in the sandbox.
 func (b *testSandbox) transport() *http.Transport {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(addr)
@@ -393,7 +394,7 @@ func (b *testSandbox) transport() *http.Transport {
 	return tr
 }
 
-// get fetches a URL as a program in the sandbox.
+// get requests a URL from the sandbox and returns the status and body of the response.
 func (b *testSandbox) get(url string) (int, string, error) {
 	c := &http.Client{Transport: b.transport(), Timeout: waitLimit}
 	r, err := c.Get(url)
@@ -405,7 +406,7 @@ func (b *testSandbox) get(url string) (int, string, error) {
 	return r.StatusCode, string(body), err
 }
 
-// await waits for a matching entry.
+// await waits for a log entry that fits accepts, and returns it.
 func (b *testSandbox) await(what string, fits func(log.Entry) bool) log.Entry {
 	b.t.Helper()
 	limit := time.After(waitLimit)
@@ -427,7 +428,7 @@ func (b *testSandbox) await(what string, fits func(log.Entry) bool) log.Entry {
 	}
 }
 
-// denied waits for a refusal by a rule.
+// denied waits for the log entry of a refusal by rule, and returns it.
 func (b *testSandbox) denied(rule string) log.Entry {
 	b.t.Helper()
 	return b.await("that "+rule+" denies", func(e log.Entry) bool { return e.Action == log.Deny && e.Rule == rule })

@@ -72,9 +72,9 @@ func TestTLSByServerName(t *testing.T) {
 		what   string
 		mode   policy.Mode
 		allow  string
-		target string // empty: the pinned shop.example
+		target string // empty: the address of shop.example in the sandbox
 		sni    string
-		rule   string // that refuses
+		rule   string // the refusing rule; empty if the connection is allowed
 	}{
 		{"its own name", policy.Restricted, "shop.example", "", "shop.example", ""},
 		{"its own name in other letters", policy.Restricted, "shop.example", "", "SHOP.example", ""},
@@ -153,7 +153,7 @@ func TestRestrictedOpenings(t *testing.T) {
 	good := clientHello(t, &tls.Config{ServerName: "shop.example"})
 	broken := bytes.Clone(good)
 	broken[len(broken)-1] ^= 0xff
-	broken[43] = 0xff // the session's length
+	broken[43] = 0xff // the length of the session ID
 	for what, c := range map[string]struct {
 		bytes []byte
 		rule  string
@@ -188,7 +188,8 @@ func TestRestrictedOpenings(t *testing.T) {
 	}
 }
 
-// withExtension adds an extension, with one host name, to a ClientHello.
+// withExtension returns a copy of a ClientHello with an additional extension of the type
+// kind. The extension contains one host name, a.com.
 func withExtension(record []byte, kind uint16) []byte {
 	r := bytes.Clone(record)
 	data := []byte{0, 8, 0, 0, 5, 'a', '.', 'c', 'o', 'm'}

@@ -68,8 +68,8 @@ func makeServers() (s trusted) {
 	return s
 }
 
-// testProxy is a Handler with a server, and a listener whose connections the
-// Handler serves.
+// testProxy contains a Handler, a listener for connections that the Handler serves, and the
+// server that receives the forwarded requests.
 type testProxy struct {
 	t         testing.TB
 	h         *proxy.Handler
@@ -82,11 +82,11 @@ type testProxy struct {
 	dials     atomic.Int64
 
 	mu    sync.Mutex
-	asked []string // hosts passed to Dial
+	asked []string // host:port of each call of Dial
 	ended []error  // results of Serve
 }
 
-// options change a testProxy before it starts.
+// option changes a testProxy before it starts.
 type option func(*testProxy)
 
 func handler(edit func(*proxy.Handler)) option { return func(w *testProxy) { edit(w.h) } }
@@ -176,14 +176,15 @@ func (w *testProxy) serve(ctx context.Context, c net.Conn) error {
 	return w.h.Serve(ctx, c)
 }
 
-// roots returns the roots that a sandbox trusts.
+// roots returns the root certificates that programs in the sandbox trust.
 func (w *testProxy) roots() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AppendCertsFromPEM(w.ca.PEM())
 	return p
 }
 
-// client returns a Go client in the sandbox.
+// client returns an HTTP client that connects to the Handler like a program in the sandbox.
+// It uses HTTP/2 if h2 is true, and HTTP/1.1 otherwise.
 func (w *testProxy) client(h2 bool) *http.Client {
 	p := new(http.Protocols)
 	p.SetHTTP1(!h2)
@@ -201,7 +202,7 @@ func (w *testProxy) client(h2 bool) *http.Client {
 
 func (w *testProxy) base() string { return w.h.Scheme + "://api.test" }
 
-// next waits for the next Exchange.
+// next waits for the next recorded Exchange and returns it.
 func (w *testProxy) next() proxy.Exchange {
 	w.t.Helper()
 	select {
@@ -228,7 +229,7 @@ func (w *testProxy) conn() net.Conn {
 	return c
 }
 
-// exchange sends raw bytes and reads one response.
+// exchange sends raw bytes on a new connection and reads one response.
 func (w *testProxy) exchange(raw string) (*http.Response, string) {
 	w.t.Helper()
 	c := w.conn()
@@ -271,7 +272,7 @@ func request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	return r
 }
 
-// dialer returns a Dial that calls f.
+// dialer returns a function for Handler.Dial that calls f.
 func dialer(f func() (net.Conn, string, error)) func(context.Context, string, uint16) (net.Conn, string, error) {
 	return func(context.Context, string, uint16) (net.Conn, string, error) { return f() }
 }

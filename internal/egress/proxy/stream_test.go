@@ -181,7 +181,8 @@ func TestContextEndsDial(t *testing.T) {
 	}
 }
 
-// The handler may notice its closed connection before the context ends.
+// If a local handler fails because the end of the context closed its connection, the cause
+// of the context is recorded instead of the handler's error.
 func TestContextEndsLocalResponses(t *testing.T) {
 	t.Parallel()
 	var w *testProxy
@@ -291,7 +292,7 @@ func TestLargeBodiesNeedLittleMemory(t *testing.T) { // not parallel: it measure
 			if e := w.next(); e.RequestBytes != size || e.ResponseBytes != size || e.Err != nil {
 				t.Errorf("recorded %+v", e)
 			}
-			if grown := int64(most.Load()) - int64(before.HeapAlloc); grown > 24<<20 { // buffers of three parties, and garbage
+			if grown := int64(most.Load()) - int64(before.HeapAlloc); grown > 24<<20 { // buffers of client, proxy, and server, and garbage
 				t.Errorf("the heap grew by %d MiB", grown>>20)
 			}
 		})
@@ -306,7 +307,7 @@ func note(most *atomic.Uint64) {
 	}
 }
 
-// curl runs curl as a client.
+// curl runs curl, which trusts the Handler's CA, and returns its output.
 func (w *testProxy) curl(arguments ...string) (stdout, stderr string) {
 	w.t.Helper()
 	ca := filepath.Join(w.t.TempDir(), "roots.pem")
@@ -343,10 +344,10 @@ func TestCurl(t *testing.T) {
 	}{
 		{"https", []string{"--http1.1", "-H", "Authorization: Bearer " + placeholder, "https://api.test/"}, "GET Bearer " + placeholder + " 0 200 1.1 0"},
 		{"https", []string{"--http2", "-T", file, "https://api.test/"}, "PUT  3145728 200 2 0"},
-		{"https", []string{"--http1.1", "-T", file, "https://api.test/"}, "PUT  3145728 200 1.1 0"}, // with Expect
+		{"https", []string{"--http1.1", "-T", file, "https://api.test/"}, "PUT  3145728 200 1.1 0"}, // curl sends "Expect: 100-continue"
 		{"https", []string{"--http1.1", "-T", file, "-H", "Transfer-Encoding: chunked", "https://api.test/"}, "PUT  3145728 200 1.1 0"},
 		{"https", []string{"--http2", "-d", "abc", "https://api.test/"}, "POST  3 200 2 0"},
-		{"http", []string{"--http2", "-d", "abc", "http://api.test/"}, "POST  3 200 1.1 0"}, // offers h2c
+		{"http", []string{"--http2", "-d", "abc", "http://api.test/"}, "POST  3 200 1.1 0"}, // curl offers an upgrade to h2c
 		{"http", []string{"--http1.0", "http://api.test/"}, "GET  0 200 1 0"},
 		{"https", []string{"--http2", "-H", "Host: denied.test", "https://api.test/"}, "This connection is for api.test, but the request is for another host. Open another connection.\n 421 2 0"},
 	} {
