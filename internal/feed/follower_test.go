@@ -55,8 +55,9 @@ func readAll(ctx context.Context, t *testing.T, f *feed.Feed, after int64) []byt
 	}
 }
 
-// commit appends events and notifies the feed in each way that occurs: with the
-// events, with a wake-up only, and with the events twice (a lost acknowledgement).
+// commit adds n output events and a complete event to the journal. It notifies the feed in
+// each possible way: with the event, with a wake-up only, and twice with the same event (as
+// after a lost acknowledgement).
 func commit(f *feed.Feed, m *memory, n int) {
 	for i := range n {
 		e := m.add(event(i))
@@ -112,7 +113,8 @@ func TestResumeAtEveryEvent(t *testing.T) {
 	}
 }
 
-// TestReadersShareReads checks that a thousand readers need few reads of the journal.
+// TestReadersShareReads checks that many readers of many events read the journal at most
+// four times per reader on average.
 func TestReadersShareReads(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -156,7 +158,7 @@ func TestReadersShareReads(t *testing.T) {
 	}
 }
 
-// TestReplayReadsOnce checks that a replay does not read events twice.
+// TestReplayReadsOnce checks that a replay reads little more than the bytes that it sends.
 func TestReplayReadsOnce(t *testing.T) {
 	t.Parallel()
 	m := &memory{}

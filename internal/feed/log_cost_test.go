@@ -12,8 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/notify/inproc"
 )
 
-// TestLogPageCost checks the memory for a page if events have many lines, in both
-// directions and within an event.
+// TestLogPageCost checks that a page of 100 short lines allocates at most 1 MiB if each
+// event has 16,384 lines. It reads pages in both directions, from an end of the log and
+// from the middle of an event.
 func TestLogPageCost(t *testing.T) {
 	m := &memory{}
 	var content strings.Builder
@@ -53,7 +54,7 @@ func TestLinesOfLongEvent(t *testing.T) {
 	for i := range 57 {
 		lines = append(lines, fmt.Sprint("line ", i))
 	}
-	lines[3], lines[30], lines[56] = "", "\r", "" // the last one is only the line break of its predecessor
+	lines[3], lines[30], lines[56] = "", "\r", "" // the last one is the line break after line 55
 	m.add(outputEvent(epoch, strings.Join(lines, "\n")))
 	f := feed.New(m, inproc.New(), false)
 	for _, desc := range []bool{false, true} {

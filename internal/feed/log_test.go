@@ -24,7 +24,8 @@ func outputEvent(at time.Time, content string) stint.Event {
 	return stint.Event{Type: stint.EventOutput, At: stint.TimeOf(at), Data: data}
 }
 
-// drawLog returns a run with events and entries that have many equal times.
+// drawLog returns a run with random events and log entries, many of them with equal times,
+// and the messages of its log in the expected order.
 func drawLog(t *rapid.T) (*memory, []string) {
 	m := &memory{}
 	type line struct {
@@ -67,8 +68,8 @@ func drawLog(t *rapid.T) (*memory, []string) {
 	return m, texts
 }
 
-// TestRandomLogPages checks that pages of any size, in both directions, have the same total
-// order.
+// TestRandomLogPages checks that pages of any size, in both directions, contain the whole log
+// in the expected order.
 func TestRandomLogPages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// memory is a journal of one run in memory.
+// memory is a store in memory for the journal and the log entries of one run.
 type memory struct {
 	mu        sync.Mutex // guards events and entries
 	events    []stint.Event
