@@ -64,7 +64,8 @@ func TestSoakOtherToolsUnpackTheArchive(t *testing.T) {
 	}
 }
 
-// withoutTimes removes the times, which Python keeps as floats.
+// withoutTimes returns a copy of looks without modification times, which Python and the gnu
+// format of tar do not preserve exactly.
 func withoutTimes(looks map[string]look) map[string]look {
 	out := map[string]look{}
 	for path, k := range looks {
@@ -88,7 +89,7 @@ func TestEmptyArchiveIsValid(t *testing.T) {
 	}
 }
 
-// TestSoakCommitArchiveOfTar uploads archives that the tar of the system
+// TestSoakCommitArchiveOfTar uploads archives that the tar program of the system
 // creates.
 func TestSoakCommitArchiveOfTar(t *testing.T) {
 	t.Parallel()
@@ -114,7 +115,7 @@ func TestSoakCommitArchiveOfTar(t *testing.T) {
 			t.Fatalf("uploading a tar of format %s: %v", format, err)
 		}
 		got := archiveLooks(t, readArchive(t, l, ref.Digest))
-		if format == "gnu" { // has whole seconds only
+		if format == "gnu" { // the format has whole seconds only
 			got, want = withoutTimes(got), withoutTimes(want)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -142,8 +143,9 @@ func TestSoakArchiveIsReproducible(t *testing.T) {
 	}
 }
 
-// TestArchiveBytesDoNotChange compares headers with fixed bytes: downloads are
-// cached and resumed across releases.
+// TestArchiveBytesDoNotChange compares an archive with a fixed digest and checksum. The
+// bytes of archives must not change, because clients cache and resume downloads across
+// releases of Stint.
 func TestArchiveBytesDoNotChange(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -159,7 +161,7 @@ func TestArchiveBytesDoNotChange(t *testing.T) {
 	}
 }
 
-// TestSoakArchiveRanges reads ranges of an archive.
+// TestSoakArchiveRanges compares ranges of an archive with the whole archive.
 func TestSoakArchiveRanges(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -235,8 +237,8 @@ func TestArchiveSeekErrors(t *testing.T) {
 	}
 }
 
-// TestLargeNumbersInHeaders reads headers of files that are too large for a
-// test to store.
+// TestLargeNumbersInHeaders reads tar headers with extreme sizes, times, and names. The files
+// are too large for a test to store.
 func TestLargeNumbersInHeaders(t *testing.T) {
 	t.Parallel()
 	for _, want := range []tar.Header{
@@ -302,14 +304,15 @@ func TestRandomCombineCRC(t *testing.T) {
 	if got := files.CombineCRC(crc32.ChecksumIEEE([]byte("x")), crc32.ChecksumIEEE(big), int64(len(big))); got != want {
 		t.Errorf("combined %#x, want %#x", got, want)
 	}
-	// 2^32-1 bits, eight times, change nothing: x has that order.
+	// 2^32-1 zero bytes do not change a checksum: modulo the polynomial of the CRC, the
+	// order of x divides 2^32-1.
 	if got := files.CombineCRC(0x12345678, 0, 1<<32-1); got != 0x12345678 {
 		t.Errorf("after a full period the checksum is %#x", got)
 	}
 }
 
-// TestSoakDamagedChunkIsAnError flips bytes of stored objects: each way of
-// reading returns the content or an error.
+// TestSoakDamagedChunkIsAnError flips bits of stored objects, and truncates the objects.
+// Checkout of a damaged snapshot writes the original content or returns an error.
 func TestSoakDamagedChunkIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

@@ -20,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// benchTree is a source tree: many small files that compress, and a large one
-// that does not.
+// benchTree commits a folder like a source tree: many small files that can be compressed,
+// and a large file that cannot. It returns the library, the folder, and the commit.
 func benchTree(b *testing.B) (l *files.Library, dir string, ref files.Ref) {
 	b.Helper()
 	s, err := localfs.Open(b.TempDir())
@@ -91,7 +91,7 @@ func BenchmarkCheckout(b *testing.B) {
 	}
 }
 
-// manyFiles stores a tree of n small files in folders of a hundred.
+// manyFiles commits a tree of n small files, 100 in each folder.
 func manyFiles(b *testing.B, n int) (*files.Library, files.Ref) {
 	b.Helper()
 	s, err := localfs.Open(b.TempDir())
@@ -125,7 +125,7 @@ func writeManyFiles(out io.Writer, n int) error {
 	return errors.Join(w.Close(), buffered.Flush())
 }
 
-// BenchmarkCommitOverlay commits one more line in one of 50,000 files.
+// BenchmarkCommitOverlay appends a line to one of 50,000 files and commits the change.
 func BenchmarkCommitOverlay(b *testing.B) {
 	l, base := manyFiles(b, 50_000)
 	upper := b.TempDir()
@@ -145,8 +145,8 @@ func BenchmarkCommitOverlay(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenArchive measures the time to the first byte of a download, and
-// to a byte in the middle, of a tree of 200,000 entries.
+// BenchmarkOpenArchive opens a download of a tree of 200,000 entries and reads 1,000 bytes
+// at the start or in the middle.
 func BenchmarkOpenArchive(b *testing.B) {
 	l, ref := manyFiles(b, 200_000)
 	for name, part := range map[string]int64{"start": 0, "middle": 2} {
@@ -170,8 +170,8 @@ func BenchmarkOpenArchive(b *testing.B) {
 	}
 }
 
-// BenchmarkConversation stores a conversation of 10 MB encrypted and reads it
-// back: the whole conversation, one more turn, and an unchanged one.
+// BenchmarkConversation commits a conversation of 10 MiB to an encrypted store: a new one
+// ("first"), with one more turn ("grown"), and without a change ("unchanged").
 func BenchmarkConversation(b *testing.B) {
 	var stores [2]*localfs.Store
 	for i := range stores {
@@ -237,7 +237,7 @@ func BenchmarkConversation(b *testing.B) {
 	})
 }
 
-// oneKey is a keyring with one key.
+// oneKey is a keyring with one key, which all owners share.
 type oneKey struct{}
 
 func (oneKey) Key(context.Context, string, uint32) (sealing.DataKey, error) {

@@ -23,8 +23,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// forest is a tree by paths. Of the names in its items only a final slash
-// counts.
+// forest is a tree that contains its items by path. The names in the items are not used. The
+// mode of a folder contains unix.S_IFDIR.
 type forest map[string]item
 
 func (f forest) items() (items []item) {
@@ -41,12 +41,12 @@ func (f forest) items() (items []item) {
 
 func (f forest) isDir(p string) bool { return p == "." || f[p].mode&unix.S_IFDIR != 0 }
 
-// remove removes a path with everything below it.
+// remove removes a path and all paths below it.
 func (f forest) remove(p string) {
 	maps.DeleteFunc(f, func(q string, _ item) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
-// grow adds n random entries and replaces existing ones.
+// grow adds an entry, or replaces an existing one, n times at random.
 func (f forest) grow(r *rand.Rand, n int) {
 	for range n {
 		dirs := []string{"."}
@@ -57,7 +57,7 @@ func (f forest) grow(r *rand.Rand, n int) {
 		}
 		name := fmt.Sprintf("%c%s", 'a'+r.IntN(26), strings.Repeat([]string{"-", "x", "!"}[r.IntN(3)], r.IntN(3)))
 		if r.IntN(2) == 0 {
-			name += strings.Repeat("n", 220) // so that few entries fill several pages
+			name += strings.Repeat("n", 220) // long names, so that few entries fill several pages
 		}
 		p := path.Join(dirs[r.IntN(len(dirs))], name)
 		if there := slices.Sorted(maps.Keys(f)); len(there) > 0 && r.IntN(5) == 0 {
@@ -80,7 +80,7 @@ func (f forest) grow(r *rand.Rand, n int) {
 	}
 }
 
-// layer is an upper layer that is being written.
+// layer writes the upper layer of an overlay on base with the entries of want.
 type layer struct {
 	t    testing.TB
 	dir  string
@@ -89,8 +89,8 @@ type layer struct {
 	want forest
 }
 
-// write adds to the layer the changes from base to want below the folder p. An
-// opaque folder holds all entries of want.
+// write adds the changes from base to want below the folder p to the layer. If the folder is
+// opaque, it hides the base, and write adds all entries of want.
 func (l *layer) write(p string, opaque bool) {
 	names := map[string]bool{}
 	for q := range l.want {
@@ -122,7 +122,7 @@ func (l *layer) entry(p string, all bool) {
 		l.write(p, opaque)
 		l.must(os.Chmod(on, fs.FileMode(i.mode&0o777)))
 	case !all && there && cmp.Equal(was, i, cmp.AllowUnexported(item{})) && l.r.IntN(8) > 0:
-		return // below
+		return // unchanged: the entry of the lower layer is visible
 	case i.target != "":
 		l.must(os.Symlink(i.target, on))
 	default:
@@ -149,8 +149,8 @@ func (l *layer) must(err error) {
 	}
 }
 
-// TestSoakCommitOverlayEqualsCommitDir changes random trees and commits the
-// upper layers of the changes.
+// TestSoakCommitOverlayEqualsCommitDir changes random trees and commits the changes as upper
+// layers. The result must equal a commit of the whole changed tree.
 func TestSoakCommitOverlayEqualsCommitDir(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -192,7 +192,8 @@ func TestSoakCommitOverlayEqualsCommitDir(t *testing.T) {
 	})
 }
 
-// differences compares trees entry by entry.
+// differences returns the change ("added", "removed", or "changed") of each path that
+// differs between two trees. It ignores modification times.
 func differences(from, to forest) map[string]string {
 	out := map[string]string{}
 	for p := range from {
@@ -213,7 +214,8 @@ func differences(from, to forest) map[string]string {
 	return out
 }
 
-// TestSoakCommitMountedOverlay changes files through a mounted overlay.
+// TestSoakCommitMountedOverlay changes files through a mounted overlay and commits its upper
+// layer. The result must equal a commit of the mounted folder.
 func TestSoakCommitMountedOverlay(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -272,8 +274,9 @@ func TestSoakCommitMountedOverlay(t *testing.T) {
 	}
 }
 
-// onExt4OrTmpfs returns a folder that can be the upper layer of an overlay: the
-// temporary folder may itself be in an overlay.
+// onExt4OrTmpfs returns a folder that can contain the upper layer of an overlay. It mounts a
+// tmpfs, because the temporary folder may be in an overlay, which cannot contain upper
+// layers.
 func onExt4OrTmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -288,8 +291,8 @@ func onExt4OrTmpfs(t *testing.T) string {
 	return dir
 }
 
-// TestCommitOverlayStoresWhatChanged measures the bytes that are stored and
-// read.
+// TestCommitOverlayStoresWhatChanged checks that a commit stores only the changed chunks and
+// pages.
 func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -322,7 +325,7 @@ func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 
 func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	t.Parallel()
-	requirement.Root(t) // to set attributes of overlays
+	requirement.Root(t) // to set the attributes trusted.overlay.*
 	l := newLibrary(t, newMemory(), files.Options{})
 	base := stored(t, l, "", item{name: "f", body: []byte("x")}, item{name: "d/", mode: 0o755})
 	for _, mark := range []string{"redirect", "metacopy"} {
@@ -340,8 +343,8 @@ func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	}
 }
 
-// TestCommitOverlayLimits checks limits that the upper layer alone does not
-// exceed.
+// TestCommitOverlayLimits checks limits that the base and the upper layer exceed together,
+// but the upper layer alone does not.
 func TestCommitOverlayLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

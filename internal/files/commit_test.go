@@ -28,7 +28,7 @@ func TestSoakCommitCostFollowsChange(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		items []item
-		most  int // bytes that the store may grow by
+		most  int // maximum growth of the store in bytes
 	}{
 		{"one small file", append(slices.Clone(items[1:]), item{name: "big", body: big}, item{name: "f000", body: noise(250, 20_000)}), 60_000},
 		{"an insertion", append(slices.Clone(items), item{name: "big", body: slices.Concat(big[:5<<20], []byte("inserted"), big[5<<20:])}), 4_300_000},
@@ -52,8 +52,8 @@ func TestSoakCommitCostFollowsChange(t *testing.T) {
 	}
 }
 
-// TestChainOfVersions grows a tree step by step, so that its chunks are in
-// packs of many versions.
+// TestChainOfVersions adds one file in each of 30 versions, so the chunks of the last
+// version are in the packs of many versions.
 func TestChainOfVersions(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -93,7 +93,9 @@ func TestManyPacks(t *testing.T) {
 	checkEverywhere(t, l, ref, itemLooks(items))
 }
 
-// TestSameTreeSameDigest stores a tree with each kind of commit.
+// TestSameTreeSameDigest stores a tree with and without a parent, and with its entries in
+// another order. The digest must be the same. Trees that differ in one property must have
+// other digests.
 func TestSameTreeSameDigest(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/f", body: text(1, 3<<20)}, {name: "g", body: noise(2, 100)}}
@@ -181,7 +183,8 @@ func TestSoakCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 	}
 }
 
-// lossy stores manifests and returns an error.
+// lossy is a store that stores a manifest but returns an error, as if the response of the
+// server was lost.
 type lossy struct{ *memory }
 
 func (s lossy) Put(ctx context.Context, key string, r io.Reader, size int64) error {
@@ -205,8 +208,8 @@ func TestLostResponseKeepsPacks(t *testing.T) {
 	checkEverywhere(t, l, ref, itemLooks(items))
 }
 
-// TestConcurrentCommitsOfOneTree checks that one manifest with its packs
-// remains, and no other pack.
+// TestConcurrentCommitsOfOneTree checks that concurrent commits of one tree leave only one
+// manifest and one pack.
 func TestConcurrentCommitsOfOneTree(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

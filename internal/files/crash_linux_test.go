@@ -23,16 +23,16 @@ import (
 	"github.com/stint-dev/stint/internal/files/index"
 )
 
-// The settings of a child process that will be killed: the store, the sources
-// of its commits, and its operation.
+// Environment variables for the child process that is killed: the folder of the store, the
+// folder with the sources of commits, and the number of the operation.
 const (
 	crashSite      = "STINT_TEST_CRASH_SITE"
 	crashSources   = "STINT_TEST_CRASH_SOURCES"
 	crashOperation = "STINT_TEST_CRASH_OPERATION"
 )
 
-// crashTrees are the trees that the child stores. Most of the pack of the first
-// tree belongs to that tree only.
+// crashTrees returns the trees that the children store, by name. Most bytes in the pack of
+// the first tree belong only to that tree.
 var crashTrees = sync.OnceValue(func() map[string]forest {
 	at := func(n int64) time.Time { return time.Unix(1_700_000_000+n, n*1_000_001) }
 	dir := int64(unix.S_IFDIR)
@@ -59,7 +59,7 @@ var crashTrees = sync.OnceValue(func() map[string]forest {
 	return map[string]forest{"first": first, "second": second, "third": third, "fourth": fourth}
 })
 
-// crashLooks describes the entries of the trees.
+// crashLooks returns the expected entries of each tree, by its name.
 var crashLooks = sync.OnceValue(func() map[string]map[string]look {
 	looks := map[string]map[string]look{}
 	for name, tree := range crashTrees() {
@@ -68,7 +68,8 @@ var crashLooks = sync.OnceValue(func() map[string]map[string]look {
 	return looks
 })
 
-// layered returns n compressible bytes, some parts of which depend on seed.
+// layered returns n compressible bytes: a text that depends on seed, repeated, with the
+// offset inserted every 64 KiB.
 func layered(seed byte, n int) []byte {
 	b := bytes.Repeat(text(seed, 4<<10), n/(4<<10)+1)[:n]
 	for i := 0; i+8 < n; i += 64 << 10 {
@@ -77,8 +78,8 @@ func layered(seed byte, n int) []byte {
 	return b
 }
 
-// writeSources writes the sources of commits: folders, an upper layer, and a
-// tree in the encoding of a push.
+// writeSources writes the sources of commits to dir: two folders, an upper layer, and a tree
+// and its chunks in the encoding of a push.
 func writeSources(t *testing.T, dir string) {
 	t.Helper()
 	trees := crashTrees()
@@ -109,7 +110,8 @@ func writeSources(t *testing.T, dir string) {
 	}
 }
 
-// site is a store in a folder, opened by one process.
+// site is a folder with a store, its chunk index, and a book of references, opened by one
+// process.
 type site struct {
 	*testing.T
 	dir   string
@@ -159,7 +161,7 @@ func (s *site) collect(compact int) {
 	s.must(err)
 }
 
-// operations are the changes of a store, each made by a process of its own.
+// operations change a site one after the other, each in a separate process.
 var operations = []func(s *site, sources string){
 	func(s *site, sources string) {
 		ref, err := s.lib.CommitDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
@@ -179,7 +181,7 @@ var operations = []func(s *site, sources string){
 		ref, err := s.lib.CommitEntries(s.Context(), org, s.digest("first"), bytes.NewReader(tree))
 		s.name("third", ref, err)
 	},
-	func(s *site, sources string) { // without an index and a parent, everything is stored twice
+	func(s *site, sources string) { // without an index and a parent, shared chunks are stored again
 		l := newLibrary(s, s.store, files.Options{Marks: garbage{s.book.names}})
 		ref, err := l.CommitDir(s.Context(), org, "", filepath.Join(sources, "fourth"), files.DirOptions{})
 		s.name("fourth", ref, err)
@@ -197,7 +199,7 @@ var operations = []func(s *site, sources string){
 	func(s *site, _ string) { s.collect(0) },
 }
 
-// digest returns the digest of a referenced tree.
+// digest returns the digest of the tree with the given name, which must be in the book.
 func (s *site) digest(tree string) string {
 	for _, d := range s.book.list() {
 		if s.book.trees[d] == tree {
@@ -208,7 +210,8 @@ func (s *site) digest(tree string) string {
 	return ""
 }
 
-// repair repairs the damage, as far as it was done.
+// repair repairs the pack that the method damage changed. If the process was killed before
+// the change, there is nothing to repair.
 func (s *site) repair() {
 	s.Helper()
 	done, err := s.check(files.CheckOptions{Read: true, Repair: true})
@@ -218,7 +221,8 @@ func (s *site) repair() {
 	}
 }
 
-// damage changes the first segment of the pack that only one tree refers to.
+// damage overwrites bytes of the first segment in the only pack of a tree. It first records
+// in the book that the pack may be damaged.
 func (s *site) damage(digest string) {
 	packs, err := s.lib.PacksOf(s.Context(), org, digest)
 	s.must(err)
@@ -242,7 +246,7 @@ func (s *site) check(o files.CheckOptions) (files.CheckResult, error) {
 	}, o)
 }
 
-// whole compares all referenced trees with the trees that were stored.
+// whole checks out all trees in the book and compares them with crashTrees.
 func (s *site) whole() {
 	s.Helper()
 	for _, d := range s.book.list() {
@@ -266,7 +270,8 @@ func (s *site) keys() (all []string) {
 	return all
 }
 
-// recover opens the store that a killed child left and checks the guarantees.
+// recover checks the site of a killed child: all trees in the book are complete, and after
+// collections the store contains exactly the objects that these trees need.
 func (s *site) recover(sources string) {
 	s.Helper()
 	if left, err := os.ReadDir(filepath.Join(s.dir, "blobs", "tmp")); err != nil || len(left) > 0 {
@@ -289,9 +294,9 @@ func (s *site) recover(sources string) {
 	}
 }
 
-// TestSoakCrashes kills a process after each system call that changes the disk,
-// in turn. No referenced object may be missing, and after two collections no
-// unreferenced object may remain.
+// TestSoakCrashes repeats each operation and kills its process after the first, second, …
+// system call that changes the disk. Each referenced object must exist, and after two
+// collections only referenced objects may remain.
 func TestSoakCrashes(t *testing.T) {
 	if dir := os.Getenv(crashSite); dir != "" {
 		number, err := strconv.Atoi(os.Getenv(crashOperation))
@@ -322,13 +327,13 @@ func TestSoakCrashes(t *testing.T) {
 	}
 }
 
-// crashes kills processes that run one operation.
+// crashes kills processes that execute one operation, each after another step.
 type crashes struct {
 	*testing.T
 	sources   string
 	from      string // the site before the operation
 	operation int
-	next      atomic.Int64 // step after which the last process was killed
+	next      atomic.Int64 // the last process is killed after this number of steps
 	kills     atomic.Int64
 
 	mu   sync.Mutex // guards done
@@ -352,7 +357,8 @@ func (c *crashes) work() {
 	}
 }
 
-// once kills a process after n steps and checks the store.
+// once executes the operation in a process, kills it after n steps, and checks the site. If
+// the process ends before step n, once sets done instead.
 func (c *crashes) once(base string, n int) error {
 	dir := filepath.Join(base, "site")
 	if err := os.CopyFS(dir, os.DirFS(c.from)); err != nil {

@@ -31,8 +31,8 @@ func newIndex(t testing.TB) *index.Index {
 	return x
 }
 
-// fromBody returns the kinds of commits, each of which stores a tree of one
-// file without a parent.
+// fromBody returns a function for each kind of commit, by its name. The functions store a
+// tree with one file, without a parent.
 func fromBody(t testing.TB, name string, body []byte) map[string]func(*files.Library) (files.Ref, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,8 @@ func fromBody(t testing.TB, name string, body []byte) map[string]func(*files.Lib
 	}
 }
 
-// TestIndexFindsChunksOfOtherTrees stores a file that another tree contains.
+// TestIndexFindsChunksOfOtherTrees stores a file with the content of a file in another tree.
+// The chunk index finds the chunks, so they are not stored again.
 func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 	t.Parallel()
 	body := noise(1, 3<<20)
@@ -99,7 +100,7 @@ func TestIndexWithDeletedPack(t *testing.T) {
 			}
 		}
 		ref, err := way(l)
-		if name == "CommitArchive" { // its source cannot be read again
+		if name == "CommitArchive" { // an archive cannot be read again, so the caller must retry
 			if stint.KindOf(err) != stint.KindUnavailable || len(s.keys()) > 0 {
 				t.Errorf("%s = %+v, %v, and the store contains %q", name, ref, err, s.keys())
 			}
@@ -114,7 +115,8 @@ func TestIndexWithDeletedPack(t *testing.T) {
 	}
 }
 
-// inTwoDays is a clock according to which all current commits have ended.
+// inTwoDays returns the time in two days. At that time, the library considers all commits
+// of the test as ended.
 func inTwoDays() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func TestSyncIndex(t *testing.T) {
@@ -158,7 +160,7 @@ func TestSyncIndex(t *testing.T) {
 	}
 }
 
-// collection marks keys.
+// collection is a fake garbage collection that has marked keys for deletion.
 type collection struct {
 	epoch int64
 	keys  []string
@@ -182,8 +184,8 @@ func (c *collection) sweep(t testing.TB, s *memory) {
 	}
 }
 
-// TestSoakCommitsAvoidMarkedObjects commits versions of a tree while all or
-// some of its packs are marked, and then deletes the packs.
+// TestSoakCommitsAvoidMarkedObjects commits a version of a tree while all or some packs of
+// its parent are marked, and then deletes the marked objects. The version must be complete.
 func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	t.Parallel()
 	first := []item{{name: "a", body: noise(1, 3000)}, {name: "b/", mode: 0o755}, {name: "b/large", body: noise(2, 3<<20)}, {name: "c", body: noise(3, 3000)}, {name: "copy-of-a", body: noise(1, 3000)}}
@@ -215,7 +217,7 @@ func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	} {
 		for _, all := range []bool{true, false} {
 			if !all && name != "CommitOverlay" {
-				continue // these store all marked chunks again
+				continue // CommitArchive and CommitDir store all marked chunks again
 			}
 			s, c := newMemory(), &collection{epoch: 7}
 			l := newLibrary(t, s, files.Options{Marks: c, Index: newIndex(t)})

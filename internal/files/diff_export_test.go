@@ -7,7 +7,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/diff"
 )
 
-// Diff returns all pages of changes.
+// DiffAll returns the changes of all pages of Diff.
 func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.FileChange, error) {
 	all := []stint.FileChange{}
 	for after, more := "", true; more; {
@@ -25,8 +25,8 @@ func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.Fi
 
 const MaxRenames = diff.MaxRenames
 
-// OccupyComparison acquires the slot of an organisation for text comparisons
-// until done is called.
+// OccupyComparison waits for the slot of an organisation for text comparisons. The caller
+// must call done to release the slot. If the wait times out, done does nothing.
 func (l *Library) OccupyComparison(org string) (done func()) {
 	if done, ok := l.Comparing.Acquire(context.Background(), org); ok {
 		return done

@@ -23,7 +23,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// changes returns all changes as words and paths.
+// changes returns all changes, read in pages of limit changes. Each change is a line such as
+// "added PATH" or "renamed PATH from PATH".
 func changes(ctx context.Context, t interface{ Fatalf(string, ...any) }, l *files.Library, from, to string, limit int) []string {
 	all := []string{}
 	for after, more := "", true; more; {
@@ -59,9 +60,9 @@ func TestRenames(t *testing.T) {
 		"removed a", "removed b", "added c",
 		"renamed c/y from a/y", // same name
 		"renamed c/z from b/x", // same content, another name
-		"added c/zz",           // all candidates are paired
+		"added c/zz",           // all removed files with this content are already paired
 		"added copy", "added d",
-		"renamed d/x from a/x", // same name, the first of two
+		"renamed d/x from a/x", // same name, the first of two files with it
 		"renamed n from m",
 		"added new-link", "removed no-content", "added no-content-too", "removed old-link", "changed same-path",
 	}
@@ -83,7 +84,7 @@ func TestRenames(t *testing.T) {
 	}
 }
 
-// TestRenameLimit compares trees that differ in too many files.
+// TestRenameLimit compares trees that differ in too many files for a search for renames.
 func TestRenameLimit(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -106,7 +107,8 @@ func TestRenameLimit(t *testing.T) {
 	}
 }
 
-// TestDiffSkipsEqualPages damages the pages that two trees share.
+// TestDiffSkipsEqualPages damages the pages that two trees share. Diff must not read these
+// pages.
 func TestDiffSkipsEqualPages(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
@@ -147,7 +149,8 @@ func TestDiffSkipsEqualPages(t *testing.T) {
 	}
 }
 
-// TestRandomDiff applies the reported changes to random trees.
+// TestRandomDiff applies the changes between two random trees to the first tree. The result
+// must equal the second tree.
 func TestRandomDiff(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -277,7 +280,8 @@ func TestTextDiff(t *testing.T) {
 	}
 }
 
-// TestComparisonDoesNotBlockOthers occupies the slot of an organisation.
+// TestComparisonDoesNotBlockOthers occupies the slot of an organisation for text comparisons.
+// Comparisons of other organisations must not wait for this slot.
 func TestComparisonDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +340,7 @@ func TestComparisonDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// TestPatchAppliesTextDiffs applies diffs with git.
+// TestPatchAppliesTextDiffs applies text diffs with git apply.
 func TestPatchAppliesTextDiffs(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/scan"
 )
 
-// Parts that have tests of their own.
+// Functions of package format that tests call directly.
 var (
 	AppendRuns = format.AppendRuns
 	CombineCRC = format.CombineCRC
@@ -48,7 +48,7 @@ func exported(segments []format.Segment) (out []Segment) {
 	return out
 }
 
-// DecodeFooter reads the footer of a whole pack.
+// DecodeFooter returns the segments in the footer of a pack, given as a whole.
 func DecodeFooter(packID []byte) ([]Segment, error) {
 	segments, err := format.DecodeFooter(int64(len(packID)), func(offset, n int64) ([]byte, error) { return packID[offset:][:n], nil })
 	return exported(segments), err
@@ -90,7 +90,7 @@ func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, er
 	return m.Root.Packs, nil
 }
 
-// Reencoded decodes a root without its checksum and encodes it again.
+// Reencoded decodes the expanded part of a root and encodes it again.
 func Reencoded(body []byte) ([]byte, error) {
 	x, err := format.DecodeRootBody(body)
 	if err != nil {
@@ -129,7 +129,7 @@ func TarHeader(path, target string, size int64, mtime time.Time) []byte {
 	return format.AppendTarHeader(nil, e)
 }
 
-// LiveSegments lists the segments of a tree, as pack and offset.
+// LiveSegments lists the segments of the pages and chunks of a tree, as PACK@OFFSET.
 func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]string, error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]strin
 	return all, nil
 }
 
-// StoredSegments lists the segments of an object, as pack and offset.
+// StoredSegments lists the segments in the footer of a pack object, as PACK@OFFSET.
 func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, error) {
 	segments, err := pack.ReadSegments(ctx, l.manifests.Packs.Store, key)
 	var all []string
@@ -161,7 +161,7 @@ func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, err
 	return all, err
 }
 
-// AllSegments lists the segments of all packs, by their objects' keys.
+// AllSegments lists the segments of each pack by the key of its object. It ignores errors.
 func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segment {
 	all := map[string][]Segment{}
 	for info := range l.manifests.Packs.List(ctx, org+"/packs/") {
@@ -180,8 +180,8 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 	return ExpandSegment(s, b)
 }
 
-// CheckDotted checks a link whose target contains ".." after a name, in a tree
-// without other entries.
+// CheckDotted checks a link with a target that contains ".." after a name. The tree has no
+// other entries.
 func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	limits := &limits.Limits{}
 	limits.SetDefaults()
@@ -190,7 +190,7 @@ func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	return errors.Join(u.CheckDotted(ctx), u.Close())
 }
 
-// DottedLookups counts the lookups that checking such a link takes.
+// DottedLookups returns the number of lookups that CheckDotted makes for a link.
 func DottedLookups(path, target string) (n int) {
 	limits.WalkTarget(path, target, func(at []string, known int) bool {
 		n += len(at) - known
@@ -199,7 +199,7 @@ func DottedLookups(path, target string) (n int) {
 	return n
 }
 
-// Renew returns ref with the current epoch, as Publish does.
+// Renew validates a tree and returns ref with the current epoch, as Publish does.
 func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
 	return l.collector.Renew(ctx, org, ref)
 }

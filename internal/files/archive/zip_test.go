@@ -9,7 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/archive"
 )
 
-// mostlyHoles is a large file that is mostly sparse.
+// mostlyHoles is a large sparse file. The keys are the offsets of its pieces; all other
+// bytes are zero.
 type mostlyHoles map[int64][]byte
 
 func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
@@ -22,8 +23,8 @@ func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// TestZipLargeNumbers reads headers of contents of more than 4 GiB, and of
-// entries after as many bytes, which are too large for a test to store.
+// TestZipLargeNumbers reads the headers of files with more than 4 GiB, and of files at
+// offsets beyond 4 GiB. The contents are holes, because a test cannot store them.
 func TestZipLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, want := range []struct{ size, at int64 }{
@@ -45,7 +46,7 @@ func TestZipLargeNumbers(t *testing.T) {
 	}
 }
 
-// TestZipManyEntries lists more entries than 16 bits can count.
+// TestZipManyEntries lists up to 70,000 entries, more than a number of 16 bits can count.
 func TestZipManyEntries(t *testing.T) {
 	t.Parallel()
 	_, body, line := archive.ZipHeaders(1, 0)
@@ -59,7 +60,8 @@ func TestZipManyEntries(t *testing.T) {
 	}
 }
 
-// TestTarLargeNumbers computes sizes that are too large for a test to store.
+// TestTarLargeNumbers checks headers and lengths of files that are too large for a test to
+// store.
 func TestTarLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 1, 511, 512, 8<<30 - 1, 8 << 30, 1 << 42} {
