@@ -34,7 +34,7 @@ func namespaceAttempts() []attempt {
 		{"a user namespace by unshare", func() error { return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER}) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a network namespace by clone", func() error { return cloneWith(unix.CLONE_NEWNET) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a user namespace with another personality", func() error {
-			_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0x0400008, 0, 0) // 32 bits, executable memory; the result does not matter
+			_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0x0400008, 0, 0) // PER_LINUX32 | READ_IMPLIES_EXEC; the result does not matter
 			defer unix.Syscall(unix.SYS_PERSONALITY, 0, 0, 0)
 			return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER})
 		}, allowedInNamespaces | allowedByOwnKernel},

@@ -91,7 +91,7 @@ func bigOutput(w *world) {
 	}
 }
 
-// gate is a writer whose Write blocks until the channel open is closed.
+// gate is a writer that blocks in Write until the channel open is closed.
 type gate struct {
 	output
 	open chan struct{}

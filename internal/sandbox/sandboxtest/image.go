@@ -52,7 +52,7 @@ func (w *world) image() string {
 }
 
 // addLibraries copies the dynamic loader and the shared libraries of the test binary into
-// the image. If the test binary was built without cgo, it needs none.
+// the image. If the test binary was built without cgo, addLibraries does nothing.
 func (w *world) addLibraries(image string) {
 	w.Helper()
 	f, err := elf.Open(filepath.Join(w.suite.tools, programName))

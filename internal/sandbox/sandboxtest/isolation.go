@@ -125,7 +125,7 @@ func killAllProcesses(w *world) {
 		w.Errorf("a process outside was killed: %v", err)
 	}
 	w.must(outside.Process.Kill())
-	_ = outside.Wait() // killed above
+	_ = outside.Wait() // returns an error, because the process was killed
 }
 
 func signalsToInit(w *world) {

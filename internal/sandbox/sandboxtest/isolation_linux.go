@@ -41,7 +41,7 @@ func init() {
 	controls["folders can be reached"] = func(w *world) { w.expectFoundOnHost("can be reached", "leave-directory", w.dir) }
 	controls["the program can be changed"] = func(w *world) {
 		if os.Geteuid() != 0 || !aliveOnHost(os.Getpid()) {
-			return // the test binary may belong to another user
+			return // the program may belong to another user, and the attack then fails without a sandbox too
 		}
 		w.expectFoundOnHost("can be given", "modify-parent")
 	}
@@ -179,7 +179,7 @@ func hostProcessesUnreachable(w *world) {
 	w.must(victim.Start())
 	defer func() {
 		w.must(victim.Process.Kill())
-		_ = victim.Wait() // killed above
+		_ = victim.Wait() // returns an error, because the process was killed
 	}()
 	numbers := []string{strconv.Itoa(victim.Process.Pid), strconv.Itoa(os.Getpid()), strconv.Itoa(os.Getppid())}
 	r := w.launch(w.spec(), append([]string{"signal-processes"}, numbers...)...)
@@ -190,7 +190,7 @@ func hostProcessesUnreachable(w *world) {
 }
 
 // workingDirectories starts commands in working directories that may refer to folders
-// of the host which init has open. Each command must either run inside the sandbox or
+// of the host that init has open. Each command must either run inside the sandbox or
 // fail to start.
 func workingDirectories(w *world) {
 	dirs := []string{"/proc/1/cwd", "/proc/1/root", "/proc/self/cwd", "/proc/self/root", "/proc/self/root/../..", "/proc/thread-self/root"}

@@ -59,7 +59,7 @@ func (w *world) serveNetwork(s sandbox.Spec) (sandbox.Sandbox, *trafficServer) {
 	work.Go(f.answer)
 	w.Cleanup(work.Wait)
 	w.Cleanup(func() {
-		_ = n.TCP.Close() // the sandbox may have closed it
+		_ = n.TCP.Close() // returns an error if the sandbox has already closed the listener
 		_ = n.DNS.Close()
 	})
 	return b, f
@@ -158,8 +158,8 @@ func connectionsCaptured(w *world) {
 		"[::ffff:8.8.8.8]:853", "[::ffff:169.254.169.254]:80")
 }
 
-// hostAddressesCaptured listens on the host's addresses and checks that the sandbox's
-// connections to them are captured, too.
+// hostAddressesCaptured listens on the host's addresses and checks that a sandbox's
+// connections to these addresses are also captured.
 func hostAddressesCaptured(w *world) {
 	addresses := []string{"1.1.1.1:443"} // the host may have no IPv4 address of its own
 	for _, a := range hostAddresses(w) {

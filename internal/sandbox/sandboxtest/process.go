@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// processCases test drivers whose commands are processes.
+// processCases test drivers that run commands as processes.
 var processCases = map[string]func(*world){
 	"signals":                         signals,
 	"search path":                     searchPath,

@@ -15,7 +15,7 @@ import (
 
 const (
 	thread = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_SIGHAND | unix.CLONE_THREAD
-	high   = 1 << 32 // an address whose lower 32 bits are zero
+	high   = 1 << 32 // an address with zeros in its lower 32 bits
 )
 
 func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }

@@ -174,7 +174,7 @@ func TestRotateAll(t *testing.T) {
 	}
 }
 
-// failingStore is a store whose method Reseal fails after left successful calls.
+// failingStore is a store in which Reseal fails with errBroken after left calls.
 type failingStore struct {
 	store.Keys
 	left int

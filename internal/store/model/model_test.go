@@ -370,8 +370,8 @@ func (r rules) explore() result {
 }
 
 // firstStuck returns the index of the first state from which the run cannot end without an
-// action of the user, or -1 if there is no such state. back contains the predecessors of
-// each state.
+// action of the user, or -1 if the run can end from every state. back contains the
+// predecessors of each state.
 func firstStuck(all []state, back [][]int) int {
 	good := make([]bool, len(all))
 	var todo []int

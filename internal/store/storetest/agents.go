@@ -165,8 +165,8 @@ func (o *tenant) version(agent, id string, number int64) store.AgentVersion {
 	return v
 }
 
-// nextVersion returns a version of an agent whose definition contains word. It does not
-// store the version.
+// nextVersion returns a version of an agent with a definition that contains word. It does
+// not store the version.
 func (o *tenant) nextVersion(agent, word string) store.AgentVersion {
 	return store.AgentVersion{
 		AgentVersion: stint.AgentVersion{

@@ -112,8 +112,8 @@ func data[T any](w *world, e stint.Event) T {
 	return v
 }
 
-// kinds returns the type of each event whose position is at least from. For a status event,
-// it returns the status instead.
+// kinds returns the type of each event with a position of at least from. For a status event,
+// it returns the status instead of the type.
 func (w *world) kinds(events []stint.Event, from int64) []string {
 	w.Helper()
 	var out []string

@@ -124,7 +124,7 @@ var addCheckpointCases = []testCase{
 	}},
 }
 
-// saved returns two arguments for AddCheckpoint: a version of the artifact, whose content
+// saved returns two arguments for AddCheckpoint: a version of the artifact with content that
 // depends on word, and a checkpoint of the run r.
 func (o *tenant) saved(r store.Run, artifact, word string) (store.RunVersion, store.Checkpoint) {
 	out := o.w.outcome(stint.Cancelled, o.withVersion(artifact, word), o.checkpoint(r))

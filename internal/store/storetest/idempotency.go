@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	staleAfter = time.Minute    // age of a claim of a key above which another request can claim the key
-	keptFor    = 24 * time.Hour // time for which an answer is stored
+	staleAfter = time.Minute    // another request can take over a claimed key after this time
+	keptFor    = 24 * time.Hour // the store keeps an answer for this time
 )
 
 var idempotencyCases = []testCase{

@@ -63,7 +63,7 @@ const (
 	workloadClients = 4
 	workloadRetries = 3
 	workloadPace    = 500 * time.Microsecond // interval between the calls of a client or of an idle worker
-	never           = math.MaxInt64          // return time of a call whose result was lost
+	never           = math.MaxInt64          // end of a call if its result was lost
 )
 
 // run creates the given number of runs and runs the clients. It stops the clients when all
@@ -173,7 +173,7 @@ func (s *workload) worker(ctx context.Context, client int, r *rand.Rand, idle st
 
 func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string, at store.Position, taken <-chan struct{}) error {
 	steps := r.IntN(8)
-	pauseAt := r.IntN(s.pauseOneIn * (steps + 1)) // the worker pauses before this step; if greater than steps, never
+	pauseAt := r.IntN(s.pauseOneIn * (steps + 1)) // the worker pauses before this step, or never if pauseAt is greater than steps
 	for step := range steps + 1 {
 		if step == pauseAt {
 			if err := s.pauseLosingLease(ctx, client, id, at, taken); err != nil {

@@ -105,7 +105,7 @@ func (m uniqueTokens) Append(ctx context.Context, at store.Position, b store.Bat
 type lateCancel struct {
 	store.Store
 	mu  sync.Mutex // guards run
-	run string     // ID of the run whose cancel is not written yet
+	run string     // ID of the run with a cancel that is not written yet
 }
 
 func (m *lateCancel) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
@@ -160,7 +160,8 @@ func (m *staleHead) Head(ctx context.Context, run string) (int64, stint.Status, 
 	return head, status, err
 }
 
-// endlessLease ignores EndWorker, so workers whose lease should have ended keep writing.
+// endlessLease ignores EndWorker, so workers keep writing after their leases should have
+// ended.
 type endlessLease struct{ store.Store }
 
 func (m endlessLease) EndWorker(context.Context, string) error { return nil }

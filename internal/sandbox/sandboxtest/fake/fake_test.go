@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// runTestProgram runs a test program of the suite as a function in this process.
+// runTestProgram runs one of the programs of package sandboxtest as a function in this
+// process.
 func runTestProgram(ctx context.Context, p *fake.Proc) sandbox.Exit {
 	code := sandboxtest.RunProgram(sandboxtest.Program{
 		Argv: p.Command.Argv, Env: p.Command.Env, Dir: p.Command.Dir,

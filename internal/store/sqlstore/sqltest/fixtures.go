@@ -1,5 +1,5 @@
 // Package sqltest provides fixtures and tests that the SQL adapters use in addition to the
-// suite in package storetest, and benchmarks whose results are comparable between SQLite
+// suite in package storetest. It also provides benchmarks with comparable results for SQLite
 // and PostgreSQL.
 package sqltest
 
