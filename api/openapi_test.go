@@ -109,7 +109,7 @@ func TestOperationsAreComplete(t *testing.T) {
 }
 
 // mayBeRepeated contains the POST operations that need no Idempotency-Key: the
-// idempotent ones, and callTools, whose JSON-RPC messages have their own IDs.
+// idempotent ones, and callTools, because JSON-RPC messages have their own IDs.
 var mayBeRepeated = map[string]bool{"sendChunks": true, "findMissingChunks": true, "readArtifactChunks": true, "readVolumeChunks": true, "callTools": true}
 
 func requiredStatuses(op operation) []string {

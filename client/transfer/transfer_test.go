@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a transfer.Remote that stores chunks and one tree in memory. It verifies
-// received chunks and refuses a tree whose chunks are missing.
+// received chunks and refuses a tree that refers to missing chunks.
 type memory struct {
 	t testing.TB
 
