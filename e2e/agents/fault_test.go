@@ -21,9 +21,9 @@ func refusedRequests(w *tenant) {
 	w.failed(r, stint.ReasonExitCode, words...)
 }
 
-// faultyRuns are runs whose model is unreachable, responds to every request with status
-// 500 (refused), or does not respond (waiting). They take long and therefore start
-// before all other runs.
+// faultyRuns are runs with a model that is unreachable, responds to every request with
+// status 500 (refused), or does not respond (waiting). They take long and therefore
+// start before all other runs.
 type faultyRuns struct {
 	tenant                        *tenant
 	unreachable, refused, waiting *stint.Run
@@ -91,9 +91,8 @@ func resultSchema(w *tenant) {
 	w.fails(stint.NewRun{Agent: "former", Prompt: `[[say: {"answer": "many"}]]`}, stint.ReasonExitCode, "output.schema")
 }
 
-// damagedConversation checks that a run fails if it continues a conversation whose file
-// is damaged, and that the conversation of an earlier checkpoint can still be
-// continued.
+// damagedConversation checks that a run fails if the file of its conversation is
+// damaged, and that the conversation of an earlier checkpoint can still be continued.
 func damagedConversation(w *tenant) {
 	w.agent("breaker", nil)
 	first := w.run(stint.NewRun{Agent: "breaker", Prompt: "first-word. [[run: echo good]]"})

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// toolAndResult checks a run whose agent changes a file with a tool: the events of the
-// tool call, the artifact version, the result, the usage, and the logs.
+// toolAndResult checks a run in which the agent changes a file with a tool: the events
+// of the tool call, the artifact version, the result, the usage, and the logs.
 func toolAndResult(w *tenant) {
 	w.agent("worker", nil)
 	r := w.run(stint.NewRun{

@@ -257,7 +257,7 @@ func (w *tenant) logs(id string, kind stint.LogType) []stint.LogEntry {
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// callsWith returns the model calls whose newest user message contains a mark.
+// callsWith returns the model calls that contain mark in the newest user message.
 func (w *tenant) callsWith(mark string) []modeltest.Request {
 	var out []modeltest.Request
 	for _, r := range w.model.Requests() {

@@ -72,14 +72,14 @@ func TestTraps(t *testing.T) {
 	})
 }
 
-// fake creates an agent whose program is the fake agent, which is the test binary.
+// fake creates an agent for the fake program, which is the test binary.
 func (w *tenant) fake() {
 	w.Helper()
 	w.agent("fake", object{"environment": object{"GORACE": "atexit_sleep_ms=0"}})
 }
 
-// checkForcedEnd cancels a run whose agent ignores signals, and checks that the run
-// ends and that its conversation can be continued.
+// checkForcedEnd cancels a run of an agent that ignores signals, and checks that the
+// run ends and that its conversation can be continued.
 func (w *tenant) checkForcedEnd() {
 	w.fake()
 	r := w.create(stint.NewRun{Agent: "fake", Prompt: "fake:deaf"})
