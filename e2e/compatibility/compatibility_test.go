@@ -202,7 +202,7 @@ func refusesDocker(t *testing.T, c *client.Client) {
 	checkOutput(t, c, stint.NewRun{Agent: "boxed", AgentVersion: "1", Prompt: "echo outside"}, "outside\n")
 }
 
-// find returns the newest run whose prompt begins with the given text.
+// find returns the newest run with a prompt that begins with the given text.
 func find(t *testing.T, c *client.Client, prompt string) *stint.Run {
 	t.Helper()
 	for summary, err := range c.Runs.List(t.Context(), client.RunFilter{}) {

@@ -77,8 +77,8 @@ func restoreDatabase(t *testing.T, dump, database string) {
 	installation.Check(t, conn.Close(t.Context()))
 }
 
-// restoreBucket uploads each file below dir as an object whose key is the relative
-// path.
+// restoreBucket uploads each file below dir as an object. The key of the object is the
+// relative path of the file.
 func restoreBucket(t *testing.T, dir string, server *s3test.Server) {
 	t.Helper()
 	u, err := url.Parse(server.URL("bucket"))

@@ -37,8 +37,8 @@ type exchange struct {
 	Size              int
 }
 
-// lasting matches paths whose responses do not change if runs, versions, or tokens are
-// added.
+// lasting matches the paths of responses that do not change if runs, versions, or
+// tokens are added.
 var lasting = regexp.MustCompile(`^/v1/(runs/|checkpoints/|agents/[^/]+/versions/|(volumes|artifacts)/[^/]+/(versions/|download\?))`)
 
 // compare repeats the recorded exchanges for which selected returns true, and reports
