@@ -116,7 +116,7 @@ func scopes(w *tenant) {
 	for _, r := range slices.Concat(writes, admin) {
 		r.token = reader.Secret
 		if r.path == "/v1/tokens/"+reader.ID {
-			r.token = writer.Secret // it can see itself
+			r.token = writer.Secret // reader can read and revoke itself
 		}
 		w.wantError(r, 403, badScope)
 	}
@@ -130,7 +130,7 @@ func scopes(w *tenant) {
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil), token: writer.Secret}, nil)
 	w.equal("the run", stint.Completed, w.read(run.ID).Status)
 	w.equal("volumes", 1, len(list[object](w, "/v1/volumes", nil)))
-	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + reader.ID, token: reader.Secret}, nil) // it can revoke itself
+	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + reader.ID, token: reader.Secret}, nil) // a token can revoke itself
 }
 
 func viewers(w *tenant) {
@@ -138,14 +138,14 @@ func viewers(w *tenant) {
 	me := object{}
 	w.must(200, request{method: "GET", path: "/v1/me", token: bob}, &me)
 	w.host.execute(w, "update members set role = 'viewer' where user_id = $1 and org_id = $2", me["user"].(object)["id"], me["organization"].(object)["id"])
-	token := w.host.login(w, w.org, "bob") // created after the change
+	token := w.host.login(w, w.org, "bob") // created after the change of the role
 	for _, path := range []string{"/v1/runs", "/v1/agents", "/v1/volumes"} {
 		w.must(200, request{method: "GET", path: path, token: token}, nil)
 	}
 	for _, r := range []request{{method: "POST", path: "/v1/runs", body: w.newRun(nil)}, {method: "POST", path: "/v1/volumes", body: object{"name": "x"}}, {method: "GET", path: "/v1/tokens"}} {
 		r.token = token
 		w.wantError(r, 403, badScope)
-		r.token = bob // created before it, with all scopes
+		r.token = bob // created before the change, with all scopes
 		w.waitUntil("status 403 with the old token", func() bool { a := w.do(undocumented(r)); return a.StatusCode == 403 })
 	}
 }
@@ -178,7 +178,7 @@ func revoking(w *tenant) {
 	w.cancel(r.ID)
 }
 
-// verb is a request on a resource, whose ID replaces %.
+// verb is a request. In its path, % stands for the ID of a resource.
 type verb struct {
 	method, path string
 	body         any

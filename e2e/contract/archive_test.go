@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// entry is an entry of an archive.
+// entry is an entry of a tar archive.
 type entry struct {
 	Name string
 	Type byte // 0 means tar.TypeReg
@@ -27,7 +27,8 @@ type entry struct {
 
 var someTime = time.Unix(1767366245, 0).UTC()
 
-// pack returns a tar.
+// pack returns an uncompressed tar archive with the entries. By default, an entry is a
+// regular file with mode 0644 and the time someTime.
 func pack(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -51,7 +52,8 @@ func pack(t testing.TB, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// files returns entries from names and texts.
+// files returns an entry for each file in all, which maps names to texts. The entries
+// are sorted by name.
 func files(all object) (entries []entry) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		entries = append(entries, entry{Name: name, Text: all[name].(string)})
@@ -78,7 +80,8 @@ func zstandard(t testing.TB, raw []byte) []byte {
 	return out.Bytes()
 }
 
-// unpack reads a tar.gz. Names of folders have no trailing slash.
+// unpack reads a tar.gz archive and returns its entries by name, without a leading "./"
+// and without the trailing slash of folders.
 func unpack(t testing.TB, raw []byte) map[string]entry {
 	t.Helper()
 	zr, err := gzip.NewReader(bytes.NewReader(raw))
@@ -97,7 +100,7 @@ func unpack(t testing.TB, raw []byte) map[string]entry {
 		}
 		all[name] = entry{Name: name, Type: h.Typeflag, Text: string(text), Mode: h.Mode & 0o7777, Link: h.Linkname, Time: h.ModTime.UTC()}
 	}
-	_, err = io.Copy(io.Discard, zr) // verifies the checksum
+	_, err = io.Copy(io.Discard, zr) // verifies the checksum at the end of the gzip stream
 	check(t, err)
 	return all
 }

@@ -30,7 +30,7 @@ func completedArtifact(w *tenant) {
 	if !strings.Contains(versions[0].Message, first.ID) {
 		w.Errorf("the message %q does not name the run", versions[0].Message)
 	}
-	same := w.run(object{"artifactName": "out"}) // nothing changed
+	same := w.run(object{"artifactName": "out"}) // the run does not change its workspace
 	w.equal("version of an unchanged one", *first.ArtifactVersion, installation.Value(same.ArtifactVersion))
 	second := w.run(object{"prompt": "echo more >> a", "artifactName": "out"})
 	o, versions = w.artifact("out")

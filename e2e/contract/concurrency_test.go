@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// Cases with concurrent requests.
+// crowdCases are tests with concurrent requests.
 var crowdCases = []testCase{
 	{"a name is used once", oneName},
 	{"version numbers have no gaps", countedVersions},
@@ -21,7 +21,8 @@ var crowdCases = []testCase{
 	{"runs that write one artifact", oneArtifact},
 }
 
-// concurrently sends n requests at the same time.
+// concurrently sends n requests at the same time and returns the responses. The ith
+// request is ask(i).
 func (w *tenant) concurrently(n int, ask func(i int) request) []response {
 	w.Helper()
 	responses := make([]response, n)
@@ -54,7 +55,7 @@ func oneName(w *tenant) {
 
 // number returns N of a version ID vN_…, or 0.
 func number(version string) (n int) {
-	_, _ = fmt.Sscanf(version, "v%d_", &n) // 0 is not a version number
+	_, _ = fmt.Sscanf(version, "v%d_", &n) // n is still 0 if version has another format
 	return n
 }
 
@@ -128,7 +129,8 @@ func oneArtifact(w *tenant) {
 	w.equal("head", n, number(installation.Value(o.CurrentVersionID)))
 }
 
-// TestConcurrencyLimits checks the limits of concurrent runs, and their priority.
+// TestConcurrencyLimits checks the limits of concurrent runs per organisation and per
+// agent, and that waiting runs start in the order of their priority.
 func TestConcurrencyLimits(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
@@ -139,12 +141,12 @@ func TestConcurrencyLimits(t *testing.T) {
 			w.agent("second", nil)
 			w.agent("third", nil)
 			first := w.startRun(object{"prompt": "sleep 600"})
-			low := w.create(object{"priority": 1})  // waits because of its agent
-			high := w.create(object{"priority": 9}) // waits too
+			low := w.create(object{"priority": 1})  // waits because of the limit of its agent
+			high := w.create(object{"priority": 9}) // waits because of the same limit
 			second := w.startRun(object{"agent": "second", "prompt": "sleep 600"})
-			third := w.create(object{"agent": "third"}) // waits because of its organisation
+			third := w.create(object{"agent": "third"}) // waits because of the limit of its organisation
 			other := h.tenant(t)
-			other.run(object{}) // does not wait
+			other.run(object{}) // a run of another organisation does not wait
 			for _, r := range []stint.Run{low, high, third} {
 				w.equal("a run beyond the limit", stint.Pending, w.read(r.ID).Status)
 			}
@@ -159,7 +161,8 @@ func TestConcurrencyLimits(t *testing.T) {
 	}
 }
 
-// databases are the supported databases.
+// databases maps the name of each supported database to a function that returns the URL
+// of a new database. The URL is empty for SQLite.
 var databases = map[string]func(*testing.T) string{
 	"SQLite":     func(*testing.T) string { return "" },
 	"PostgreSQL": func(t *testing.T) string { return pgtest.URL(t) },

@@ -35,7 +35,7 @@ func origins(w *tenant) {
 	c, s := *first.CheckpointID, first.SessionID
 	for _, row := range []struct {
 		body    object
-		session string // empty for a new session
+		session string // expected session; empty means a new one
 		parent  string
 	}{
 		{object{"agent": "shell"}, "", ""},
@@ -170,7 +170,8 @@ func environmentOrder(w *tenant) {
 	w.must(201, request{method: "PUT", path: "/v1/secrets/C", body: object{"value": "stored C"}}, nil)
 	w.must(201, request{method: "PUT", path: "/v1/secrets/D", body: object{"value": "stored D"}}, nil)
 	w.agent("printer", object{"environment": object{"A": "defined A", "B": "defined B", "C": "defined C", "D": "defined D"}})
-	// Values of secrets are masked, so the script prints their origin in upper case.
+	// Values of secrets are masked in output. Therefore, the script prints only the
+	// first word of each value, in upper case.
 	out, _ := w.runOutput(object{
 		"agent": "printer", "variables": object{"C": "given C", "D": "given D"}, "secrets": object{"D": "hushed D"},
 		"prompt": `for v in "$A" "$B" "$C" "$D"; do echo "${v% *}" | tr a-z A-Z; done`,
@@ -211,7 +212,7 @@ func mounts(w *tenant) {
 	w.agent("mounter", object{"volumes": object{"one": object{"path": "/data"}, "two": object{"path": "/private", "writable": true}}})
 	script := `cat /data/a.txt; (echo x > /data/new) 2>/dev/null && echo WROTE; rm -f /data/a.txt 2>/dev/null && echo REMOVED
 echo -n more >> /private/b.txt; echo x > /private/new; cat /private/b.txt; test -e /data/a.txt && echo kept`
-	for range 2 { // the second run does not see the changes of the first
+	for range 2 { // the second run does not see the changes of the first run
 		out, r := w.runOutput(object{"agent": "mounter", "prompt": script})
 		w.equal("output", "onetwomorekept\n", out)
 		w.equal("volumes", map[string]string{"one": one.ID, "two": two.ID}, r.Volumes)
@@ -260,7 +261,7 @@ func agentVersions(w *tenant) {
 	}
 }
 
-// badVersions are not version specifiers.
+// badVersions are invalid version specifiers, and IDs of versions that do not exist.
 var badVersions = []string{"v0", "0", "-1", "v-1", "+1", "v+1", "01", "v01", "V1", "v", "vv1", "1.0", "v1_", "LATEST", "head", " 1", "99999999999999999999", "v1_aaaaaaaaaaaaaaaaaaaa"}
 
 func treeVersionsOfRun(w *tenant) {
@@ -280,7 +281,7 @@ func treeVersionsOfRun(w *tenant) {
 		}
 		out, _ := w.runOutput(body)
 		w.equal("artifact "+asked, want, out)
-		if asked == "v1" || asked == "1" || asked == *a1 { // such a run creates a version with the old content
+		if asked == "v1" || asked == "1" || asked == *a1 { // the run has made "one" the content of the head again; restore "two"
 			w.run(object{"prompt": "printf two > a", "artifactName": "out"})
 		}
 	}

@@ -32,7 +32,7 @@ func escapePath(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// link requests a download and returns the URL of the redirect.
+// link requests a download and returns the URL to which the response redirects.
 func (w *tenant) link(path string) string {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
@@ -58,7 +58,7 @@ func downloadLink(w *tenant) {
 	if u, err := url.Parse(link); err != nil || !u.IsAbs() {
 		w.Errorf("Location is %s", link)
 	}
-	for _, token := range []string{"-", "", "nonsense", "stint_live_" + strings.Repeat("0", 64)} { // the header is ignored
+	for _, token := range []string{"-", "", "nonsense", "stint_live_" + strings.Repeat("0", 64)} { // the Authorization header is ignored
 		a := w.do(request{method: "GET", path: link, token: token})
 		w.equal("status", 200, a.StatusCode)
 		w.equal("type", "application/gzip", a.Header.Get("Content-Type"))
@@ -122,7 +122,7 @@ func sameBytes(w *tenant) {
 	if tag("v1") == tag("v2") {
 		w.Errorf("two versions have the tag %s", tag("v1"))
 	}
-	// The same content, pushed to another volume in another order and format, has the same archive.
+	// An artifact with the same content, pushed in another order, has the same files.
 	t := w.newTree("artifacts", "copy")
 	w.push("artifacts", t.ID, pack(w, entry{Name: "b/c", Text: "short"}, entry{Name: "a", Text: strings.Repeat("text", 100_000)}))
 	got := unpack(w, w.download("/v1/artifacts/"+t.ID+"/download"))

@@ -27,7 +27,7 @@ var eventCases = []testCase{
 	{"several readers and one that does not read", slowReader},
 }
 
-// frame is an event of a stream.
+// frame is an event of a stream, as text.
 type frame struct{ Event, Data, ID string }
 
 // stream is an open event stream.
@@ -37,7 +37,7 @@ type stream struct {
 	text *bufio.Reader
 }
 
-// follow opens an event stream; it is closed at the end of the test.
+// follow opens an event stream, which is closed at the end of the test.
 func (w *tenant) follow(r request) *stream {
 	w.Helper()
 	r.method = "GET"
@@ -58,7 +58,8 @@ func (w *tenant) followRun(id string) *stream {
 	return w.follow(request{path: "/v1/runs/" + id + "/events", header: map[string]string{"Accept": "text/event-stream"}})
 }
 
-// next returns the next frame, and false at the end of the stream.
+// next returns the next frame, or false at the end of the stream. It ends the test if
+// the stream is malformed or ends within a frame.
 func (s *stream) next() (f frame, ok bool) {
 	s.w.Helper()
 	for {
@@ -167,7 +168,7 @@ func unknownEventIDs(w *tenant) {
 func streamEnd(w *tenant) {
 	r := w.run(object{"prompt": "echo x"})
 	path := "/v1/runs/" + r.ID + "/events"
-	frames := w.followRun(r.ID).all() // the server closed it
+	frames := w.followRun(r.ID).all() // returns because the server closes the stream
 	last := frames[len(frames)-1]
 	w.equal("the last", "complete", last.Event)
 	a := w.do(request{method: "GET", path: path, header: map[string]string{"Last-Event-ID": last.ID}})
@@ -228,7 +229,7 @@ func streamTokens(w *tenant) {
 	}
 }
 
-// changedEnd returns the text with another last character.
+// changedEnd returns the text with its last two characters replaced by others.
 func changedEnd(text string) string {
 	end := "AA"
 	if strings.HasSuffix(text, end) {
@@ -247,7 +248,7 @@ func verbatimOutput(w *tenant) {
 			w.Errorf("raw control characters in %q", f.Data)
 		}
 	}
-	// Output that is not UTF-8 is replaced by readable text and does not end the run.
+	// Output that is not valid UTF-8 is replaced by readable text and does not end the run.
 	out, _ = w.runOutput(object{"prompt": `printf 'a\377\376b\0c\n'; head -c 20000 /dev/urandom; echo; echo end`})
 	if !strings.HasPrefix(out, "a") || !strings.HasSuffix(out, "\nend\n") {
 		w.Errorf("binary output begins %.20q and ends %q", out, out[max(0, len(out)-20):])
@@ -256,7 +257,7 @@ func verbatimOutput(w *tenant) {
 
 func slowReader(w *tenant) {
 	r := w.startRun(object{"prompt": "sleep 0.5; head -c 6000000 /dev/zero | tr '\\0' x | fold -w 99; echo end"})
-	stuck := w.followRun(r.ID) // it is read later
+	stuck := w.followRun(r.ID) // read only after the run has ended
 	var reading sync.WaitGroup
 	texts, errs := make([][]byte, 3), make([]error, 3)
 	for i := range texts {

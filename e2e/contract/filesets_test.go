@@ -27,7 +27,7 @@ var treeCases = []testCase{
 
 var treeKinds = []string{"volumes", "artifacts"}
 
-// tree returns a volume or an artifact by its name.
+// tree returns the volume or artifact with this name. kind is "volumes" or "artifacts".
 func (w *tenant) tree(kind, name string) (found stint.FileSet) {
 	w.Helper()
 	for _, t := range list[stint.FileSet](w, "/v1/"+kind, nil) {
@@ -45,7 +45,8 @@ func (w *tenant) newTree(kind, name string) (t stint.FileSet) {
 	return t
 }
 
-// volume pushes a version to a volume and creates the volume if necessary.
+// volume pushes a version to the volume with this name. It creates the volume if the
+// volume does not exist.
 func (w *tenant) volume(name string, content object) stint.FileSetVersion {
 	w.Helper()
 	a := w.do(request{method: "POST", path: "/v1/volumes", body: object{"name": name}})
@@ -121,7 +122,7 @@ func treeObjects(w *tenant) {
 	}
 }
 
-// oddEntries returns entries that must be stored exactly.
+// oddEntries returns entries with unusual names, types, modes, times, and sizes.
 func oddEntries() []entry {
 	stamp := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	return []entry{
@@ -201,7 +202,7 @@ func hostileArchives(w *tenant) {
 	whole := pack(w, files(object{"a": strings.Repeat("x", 5000), "b": "y"})...)
 	long := gzipped(w, pack(w, entry{Name: "a", Text: strings.Repeat("0123456789", 5000)}))
 	damaged := append([]byte(nil), long...)
-	damaged[len(damaged)-6] ^= 0xff // in the checksum
+	damaged[len(damaged)-6] ^= 0xff // a byte of the checksum
 	tarOf := func(entries ...entry) []byte { return pack(w, append([]entry{{Name: "ok", Text: "x"}}, entries...)...) }
 	for name, archive := range map[string]struct {
 		contentType string
@@ -330,7 +331,7 @@ func filesOfVersion(w *tenant) {
 	for _, bad := range []string{"nothing", "plain/x", "%2e%2e/plain", "folder/%2e%2e/plain", "PLAIN", "plain%00", "%2Fetc%2Fpasswd"} {
 		w.wantError(request{method: "GET", path: at + "/" + bad}, 404, notFound)
 	}
-	for _, odd := range []string{"folder", "folder/link"} { // it exists but is not a file
+	for _, odd := range []string{"folder", "folder/link"} { // a path that exists but is not a file
 		w.wantError(request{method: "GET", path: at + "/" + odd}, 400, invalid, odd)
 	}
 }
@@ -394,5 +395,5 @@ func deletion(w *tenant) {
 	out, r := w.runOutput(object{"checkpointId": *used.CheckpointID, "prompt": "cat /volumes/data/a a"}) // a version that a checkpoint uses is kept
 	w.equal("resumed", "keptkept", out)
 	w.equal("volumes", map[string]string{"data": v.ID}, r.Volumes)
-	w.volume("data", object{"a": "new"}) // the name can be used again
+	w.volume("data", object{"a": "new"}) // the name of a deleted volume can be used again
 }

@@ -21,7 +21,8 @@ var headerCases = []testCase{
 
 var requestID = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
 
-// responses returns requests by the status of their response.
+// responses returns a request for each HTTP status of the API. The response to the
+// request has this status.
 func (w *tenant) responses() map[int]request {
 	w.Helper()
 	r := w.run(object{})
@@ -111,7 +112,8 @@ func unknownPaths(w *tenant) {
 	}
 }
 
-// wrongMethods tests all paths of the API document.
+// wrongMethods sends requests to all paths of the contract, with the methods that the
+// contract does not define for the path.
 func wrongMethods(w *tenant) {
 	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
 	check(w, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// host is a running service.
+// host is a running service with its own data folder.
 type host struct {
 	url, socket string
 	data        string
@@ -37,7 +37,8 @@ type host struct {
 // the process.
 var starting sync.Mutex
 
-// serve starts the service on a database and stops it after the test.
+// serve starts a service and stops it after the test. database is a URL, or empty for
+// SQLite. Each function in change modifies the configuration before the start.
 func serve(t *testing.T, database string, change ...func(*config.Config)) *host {
 	t.Helper()
 	base, err := os.MkdirTemp("", "stint-contract-")
@@ -79,7 +80,7 @@ func serve(t *testing.T, database string, change ...func(*config.Config)) *host 
 	return h
 }
 
-// logBuffer keeps the end of the log.
+// logBuffer keeps the last 16 KiB of a log.
 type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text []byte
@@ -99,7 +100,8 @@ func (l *logBuffer) String() string {
 	return string(l.text)
 }
 
-// login creates a token through the data folder's socket.
+// login creates a token for a user of an organisation through the socket in the data
+// folder, and returns the token.
 func (h *host) login(t testing.TB, org, user string) string {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -121,7 +123,7 @@ func (h *host) login(t testing.TB, org, user string) string {
 	return response.Token
 }
 
-// tenant creates an organisation with a shell agent called "shell".
+// tenant creates an organisation with the owner ann and a shell agent called "shell".
 func (h *host) tenant(t *testing.T) *tenant {
 	t.Helper()
 	w := &tenant{T: t, host: h, org: fmt.Sprintf("org-%d", h.tenants.Add(1)), client: apitest.Client(t)}
@@ -132,7 +134,7 @@ func (h *host) tenant(t *testing.T) *tenant {
 }
 
 // execute executes a statement with the arguments $1, $2, … directly in the database.
-// It must change one row.
+// It ends the test unless the statement changes exactly one row.
 func (h *host) execute(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	driver, source := "pgx", h.database
@@ -151,17 +153,17 @@ func (h *host) execute(t testing.TB, statement string, args ...any) {
 	}
 }
 
-// tenant is an organisation and its client.
+// tenant is an organisation and an HTTP client for it.
 type tenant struct {
 	*testing.T
 	host   *host
 	client *http.Client
 	org    string
-	token  string // of its owner
+	token  string // token of the organisation's owner
 	shell  stint.Agent
 }
 
-// other creates another organisation.
+// other creates another organisation on the same host.
 func (w *tenant) other() *tenant {
 	w.Helper()
 	return w.host.tenant(w.T)

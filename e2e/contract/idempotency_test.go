@@ -47,7 +47,7 @@ func replays(w *tenant) {
 	}
 	w.equal("runs", 2, len(list[object](w, "/v1/runs", nil)))
 	w.wantError(request{method: "POST", path: "/v1/runs/" + running.ID + "/cancel", header: keyed("another")}, 400, badState)
-	other := w.other() // keys belong to an organisation
+	other := w.other() // another organisation can use the same keys
 	var r stint.Run
 	other.must(202, request{method: "POST", path: "/v1/runs", body: other.newRun(nil), header: keyed("key-0")}, &r)
 	w.equal("another organisation's agent", other.shell.ID, r.AgentID)
@@ -64,7 +64,7 @@ func reusedKey(w *tenant) {
 		return request{method: "POST", path: "/v1/volumes/" + v.ID + "/versions", body: pack(w, entry{Name: "a", Text: text}), header: keyed("p")}
 	}
 	w.must(201, push("one"), nil)
-	w.wantError(push("two"), 409, keyReused) // with the same length
+	w.wantError(push("two"), 409, keyReused) // a body of the same length
 	w.wantError(push("longer"), 409, keyReused)
 	w.must(201, push("one"), nil)
 	w.equal("versions", 1, len(list[object](w, "/v1/volumes/"+v.ID+"/versions", nil)))
@@ -81,7 +81,7 @@ func keyInUseNow(w *tenant) {
 	var a response
 	w.waitUntil("the key in use", func() bool {
 		select {
-		case code := <-push.status: // another request had the key
+		case code := <-push.status: // the request below used the key when the push began
 			w.equal("an overtaken push", http.StatusConflict, code)
 			push = startPush(w, at, raw)
 		default:
@@ -96,10 +96,10 @@ func keyInUseNow(w *tenant) {
 	w.equal("the first", http.StatusCreated, <-push.status)
 }
 
-// slowPush is an upload that has sent the beginning of its body.
+// slowPush is an upload in progress that has sent only the beginning of its body.
 type slowPush struct {
 	out    *io.PipeWriter
-	status chan int // of the response; 0 for none
+	status chan int // status of the response; 0 means that the request failed
 }
 
 func startPush(w *tenant, at string, raw []byte) *slowPush {
@@ -107,9 +107,9 @@ func startPush(w *tenant, at string, raw []byte) *slowPush {
 	p := &slowPush{out: out, status: make(chan int, 1)}
 	w.Cleanup(func() { _ = out.CloseWithError(io.ErrUnexpectedEOF) })
 	go func() {
-		defer in.Close() // ends writers after an early response
+		defer in.Close() // makes writes to out fail after an early response
 		req := w.build(w.Context(), request{method: "POST", path: at, body: io.Reader(in), header: keyed("k")})
-		req.Header.Set("Expect", "100-continue") // the server requests the body when the request has the key
+		req.Header.Set("Expect", "100-continue") // the server requests the body as soon as this request holds the key
 		res, err := w.client.Do(req)
 		if err != nil {
 			p.status <- 0
@@ -118,7 +118,7 @@ func startPush(w *tenant, at string, raw []byte) *slowPush {
 		res.Body.Close()
 		p.status <- res.StatusCode
 	}()
-	_, _ = out.Write(raw[:2000]) // fails after an early response
+	_, _ = out.Write(raw[:2000]) // fails if the response arrives early
 	return p
 }
 

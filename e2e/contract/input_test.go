@@ -20,7 +20,7 @@ var inputCases = []testCase{
 }
 
 // jsonRequests returns a request for every operation with a JSON body. The body is a
-// template of a valid body.
+// template, which validBody fills.
 func (w *tenant) jsonRequests() map[string]request {
 	return map[string]request{
 		"run":           {method: "POST", path: "/v1/runs", body: `{"agent":"shell","prompt":"true"%s}`},
@@ -33,7 +33,8 @@ func (w *tenant) jsonRequests() map[string]request {
 	}
 }
 
-// validBody returns the body of a request with the number and further members.
+// validBody returns a valid body made from the template in r. number makes names
+// unique; more is empty, or a comma followed by further members.
 func validBody(r request, number int, more string) string {
 	template := r.body.(string)
 	if strings.Contains(template, "%d") {
@@ -129,15 +130,15 @@ func oddBodies(w *tenant) {
 	w.equal("output", "ü 😀\n", w.output(r.ID))
 }
 
-// raw sends text to the server and returns the status line of the response. If cut is
-// true, it closes its side of the connection after the text.
+// raw sends text to the server over a new connection, and returns the status line of
+// the response. If cut is true, raw closes its side of the connection after the text.
 func (w *tenant) raw(text string, cut bool) string {
 	w.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.host.url, "http://"))
 	check(w, err)
 	defer conn.Close()
 	check(w, conn.SetDeadline(time.Now().Add(waitLimit)))
-	_, _ = io.WriteString(conn, text) // the server may close the connection before it has read all
+	_, _ = io.WriteString(conn, text) // the server may close the connection before it has read the whole text
 	if cut {
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}

@@ -17,8 +17,8 @@ var listCases = []testCase{
 	{"lists are newest first", newestFirst},
 }
 
-// walk reads all pages of a list and returns the given member of the items. It calls
-// between before each further page.
+// walk reads all pages of a list and returns the given member of each item. It calls
+// between before each page except the first.
 func (w *tenant) walk(path, member string, limit int, between func()) (all []string) {
 	w.Helper()
 	separator := "?"
@@ -49,7 +49,7 @@ func stableWalks(w *tenant) {
 	n := 0
 	name := func() string { n++; return fmt.Sprint("item-", n) }
 	volume, artifact := w.newTree("volumes", "data"), w.newTree("artifacts", "out")
-	long := w.startRun(object{"prompt": "sleep 600"}) // keeps the runs of its session pending
+	long := w.startRun(object{"prompt": "sleep 600"}) // further runs of its session stay pending
 	adders := map[string]func(){
 		"/v1/volumes":                            func() { w.newTree("volumes", name()) },
 		"/v1/artifacts":                          func() { w.newTree("artifacts", name()) },
@@ -84,7 +84,8 @@ func stableWalks(w *tenant) {
 	w.cancel(long.ID)
 }
 
-// everyList creates resources of each kind and returns the paths of all lists.
+// everyList creates several resources of each kind and returns the paths of all lists.
+// Each list has at least two items.
 func (w *tenant) everyList() []string {
 	w.Helper()
 	v := w.volume("data", object{"a": "1", "b": "2", "c": "3"})
@@ -195,7 +196,7 @@ func lastPage(w *tenant) {
 		if p.Pagination.HasMore || p.Pagination.NextCursor != nil {
 			w.Errorf("%s: the last page has %+v", path, p.Pagination)
 		}
-		exact := w.page(path, len(p.Data)) // the last page may be full
+		exact := w.page(path, len(p.Data)) // the last page can be full
 		if exact.Pagination.HasMore || len(exact.Data) != len(p.Data) {
 			w.Errorf("%s: a full page has %+v", path, exact.Pagination)
 		}

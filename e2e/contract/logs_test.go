@@ -63,8 +63,8 @@ func logTypes(w *tenant) {
 	w.equal("members", []string{"level", "message", "metadata", "timestamp", "type"}, keys(raw[0]))
 }
 
-// manyLines runs an agent that writes many lines, some at the same time, and returns
-// the path and the entries of its log.
+// manyLines executes a run that writes many lines, some of them at the same time. It
+// returns the path of the log and its entries.
 func (w *tenant) manyLines() (at string, all []stint.LogEntry) {
 	w.Helper()
 	r := w.run(object{"prompt": "seq 1 60; sleep 0.05; seq 61 120; sleep 0.05; for i in 1 2 3 4 5; do echo slow $i; sleep 0.03; done"})

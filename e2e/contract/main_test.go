@@ -12,13 +12,13 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// testCase runs on every database in a new organisation.
+// testCase is a test that runs once for each database, in a new organisation.
 type testCase struct {
 	name string
 	run  func(*tenant)
 }
 
-// testCases returns all cases, the long ones first.
+// testCases returns all cases. The slowest cases are first.
 func testCases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{
@@ -41,7 +41,7 @@ func TestPostgreSQL(t *testing.T) {
 	runAll(t, serve(t, pgtest.URL(t)))
 }
 
-// runAll runs all cases against a service.
+// runAll runs all cases against one service, in parallel.
 func runAll(t *testing.T, h *host) {
 	for _, p := range testCases() {
 		t.Run(p.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ var toolCases = []testCase{
 	{"tools cancel a run", toolsCancel},
 }
 
-// bearer adds the tenant's token to requests.
+// bearer is an HTTP transport that adds the tenant's token to requests.
 type bearer struct{ w *tenant }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -26,7 +26,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.w.client.Transport.RoundTrip(r)
 }
 
-// toolbox connects to the MCP server. progress receives the progress messages.
+// toolbox opens a session with the MCP server of the service. progress receives the
+// progress messages of tool calls.
 func (w *tenant) toolbox() (session *mcp.ClientSession, progress chan string) {
 	w.Helper()
 	progress = make(chan string, 100)
@@ -41,7 +42,8 @@ func (w *tenant) toolbox() (session *mcp.ClientSession, progress chan string) {
 	return session, progress
 }
 
-// callTool calls a tool, which must succeed.
+// callTool calls a tool and decodes its structured result into the value that into
+// points to. It ends the test if the call fails.
 func (w *tenant) callTool(s *mcp.ClientSession, name string, arguments object, into any) {
 	w.Helper()
 	params := &mcp.CallToolParams{Name: name, Arguments: arguments}

@@ -35,7 +35,8 @@ var runCases = []testCase{
 	{"limit of processes", processLimit},
 }
 
-// members are the members of the run object.
+// members are the JSON members of the run that a create request returns. A run that is
+// read has the member volumes, too.
 var members = []string{
 	"agentId", "agentName", "artifactName", "artifactVersion", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
 	"exitCode", "id", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusReason", "traceId", "usage",
@@ -47,7 +48,8 @@ func (w *tenant) object(path string) (o object) {
 	return o
 }
 
-// checkNulls checks which members are null and which are not.
+// checkNulls checks that o has the members in null with the value null, and the members
+// in set with other values.
 func (w *tenant) checkNulls(o object, null, set []string) {
 	w.Helper()
 	for _, name := range null {
@@ -131,13 +133,14 @@ func failedRun(w *tenant) {
 	}
 }
 
-// runInEachStatus returns the IDs of new runs by status.
+// runInEachStatus creates a run for each status, waits until each run has its status,
+// and returns the IDs of the runs.
 func (w *tenant) runInEachStatus() map[stint.Status]string {
 	w.Helper()
 	running := w.startRun(object{"prompt": "sleep 600"})
 	ids := map[stint.Status]string{
 		stint.Running:   running.ID,
-		stint.Pending:   w.create(object{"sessionId": running.SessionID}).ID, // waits for the run before it
+		stint.Pending:   w.create(object{"sessionId": running.SessionID}).ID, // waits for the running run of its session
 		stint.Completed: w.create(object{}).ID,
 		stint.Failed:    w.create(object{"prompt": "exit 1"}).ID,
 		stint.TimedOut:  w.create(object{"prompt": "sleep 600", "timeout": "1s"}).ID,
@@ -225,7 +228,8 @@ func runFilters(w *tenant) {
 	}
 }
 
-// processes returns the number of processes whose command line contains the mark.
+// processes returns the number of processes of this machine, including those in
+// sandboxes, that have the mark in their command line.
 func processes(mark string) (n int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range found {
@@ -237,7 +241,7 @@ func processes(mark string) (n int) {
 }
 
 func cancelRunning(w *tenant) {
-	mark := fmt.Sprintf("600.%d", time.Now().UnixNano()) // unique for the test and the database
+	mark := fmt.Sprintf("600.%d", time.Now().UnixNano()) // unique among the tests, which run in parallel for each database
 	r := w.startRun(object{"prompt": "trap '' TERM\nsleep " + mark + " & (setsid sleep " + mark + " &)\nsleep " + mark, "artifactName": "out"})
 	w.waitUntil("the agent's processes", func() bool { return processes(mark) == 3 })
 	got := w.cancel(r.ID)
@@ -285,7 +289,7 @@ func cancelEnded(w *tenant) {
 		if status == stint.Pending || status == stint.Running {
 			now = stint.Cancelled
 		}
-		if status == stint.Cancelled { // it may have started or not
+		if status == stint.Cancelled { // the run was cancelled before or after its start
 			continue
 		}
 		before := w.object("/v1/runs/" + id)
@@ -381,7 +385,7 @@ func resourceLimits(w *tenant) {
 }
 
 func processLimit(w *tenant) {
-	requirement.Root(w) // a server without root enforces it only with a delegated control group
+	requirement.Root(w) // without root, the limit requires a delegated control group
 	w.agent("small", object{"resources": object{"memory": "32MiB", "disk": "4MiB", "pids": 16, "cpu": 1}})
 	out, r := w.runOutput(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 600 & done 2>/dev/null; echo forty) || echo limited"})
 	w.equal("of forty processes", "limited\n", out)

@@ -23,10 +23,11 @@ var secretCases = []testCase{
 	{"secrets are not written to the disk", secretsOnDisk},
 }
 
-// secret contains characters that encodings change.
+// secret is the value of a secret. It contains characters that encodings change.
 const secret = "p@ss/w+rd \"quoted\"?=ü&hush"
 
-// encodings returns the encodings of a secret that must not be visible.
+// encodings returns the encoded forms of a secret that the API must not return, by the
+// name of the encoding.
 func encodings(s string) map[string]string {
 	inJSON, _ := json.Marshal(s) // cannot fail for a string
 	all := map[string]string{
@@ -45,7 +46,7 @@ func encodings(s string) map[string]string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// allData returns all data of the API about a run except its prompt.
+// allData returns everything that the API returns about a run, except the prompt.
 func (w *tenant) allData(r stint.Run) string {
 	w.Helper()
 	var all bytes.Buffer
@@ -75,7 +76,7 @@ func masking(w *tenant) {
 	}
 	half := len(secret) / 2
 	fmt.Fprintf(&script, "printf %%s %s; sleep 0.1; printf '%%s\\n' %s\n", quote(secret[:half]), quote(secret[half:]))
-	for _, c := range []byte(secret) { // byte by byte
+	for _, c := range []byte(secret) { // print the secret byte by byte
 		fmt.Fprintf(&script, "printf '\\%03o'; ", c)
 	}
 	script.WriteString("echo; printf '%s' \"$S\" | base64 -w0; echo; printf '%s' \"$S\" | base64 -w 7; printf 'Bearer %s' \"$S\"; echo; echo \"lines: $LINES_OF\"; echo end")
@@ -83,7 +84,7 @@ func masking(w *tenant) {
 	out, r := w.runOutput(object{"prompt": script.String(), "secrets": object{"S": secret, "LINES_OF": lines}})
 	all := w.allData(r)
 	for name, text := range encodings(secret) {
-		if strings.HasPrefix(name, "raw ") || strings.HasPrefix(name, "base64") { // the first and last characters depend on the neighbours
+		if strings.HasPrefix(name, "raw ") || strings.HasPrefix(name, "base64") { // the first and last characters depend on neighbouring bytes
 			text = text[4 : len(text)-4]
 		}
 		if strings.Contains(all, text) || strings.Contains(out, text) {
@@ -173,14 +174,15 @@ func secretsOnDisk(w *tenant) {
 	w.cancel(r.ID)
 	w.waitUntil("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
 	look()
-	w.host.execute(w, "update run_specs set sealed = null where run_id = $1 and sealed is null", r.ID) // it was removed with the run
+	w.host.execute(w, "update run_specs set sealed = null where run_id = $1 and sealed is null", r.ID) // the secrets were removed when the run ended
 }
 
-// find returns the path of a file below dir that contains the text, or "".
+// find returns the path of a file below dir that contains the text, or "" if there is
+// none.
 func find(dir, text string) (place string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it may have been removed
+			return nil // the file may have been removed during the walk
 		}
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
 			place = path

@@ -16,17 +16,18 @@ var sessionCases = []testCase{
 	{"objects of sessions and checkpoints", sessionObjects},
 }
 
-// printState is a script that prints its variables and the content of its folders.
+// printState is a script that prints its variables and the content of its folders, and
+// appends a line to a file in the home folder.
 const printState = `echo "V=$V A=$A B=$B"; cat ~/talk work /volumes/data/a /volumes/extra/a 2>/dev/null; echo more >> ~/talk`
 
-// history is a session whose agent, volumes, and artifact have newer versions since its
-// first run.
+// history is a session and the versions of its agent, volumes, and artifact: the first
+// versions, which the first run of the session used, and newer ones.
 type history struct {
 	first      stint.Run
 	a1, a2     string // agent versions
-	d1, d2     string // of the volume data
-	e1, e2     string // of the volume extra
-	out1, out2 string // of the artifact
+	d1, d2     string // versions of the volume data
+	e1, e2     string // versions of the volume extra
+	out1, out2 string // versions of the artifact
 }
 
 func (w *tenant) history() (h history) {
@@ -89,7 +90,7 @@ func resuming(w *tenant) {
 	out, _ = w.runOutput(object{"sessionId": fork.SessionID, "prompt": "cat ~/talk"})
 	w.equal("the fork goes on by itself", "one\nmore\n", out)
 
-	plain := w.run(object{"prompt": "echo kept > file"}) // without an artifact the checkpoint contains the workspace
+	plain := w.run(object{"prompt": "echo kept > file"}) // without an artifact, the checkpoint contains the workspace
 	out, _ = w.runOutput(object{"checkpointId": *plain.CheckpointID, "prompt": "cat file; echo changed > file"})
 	w.equal("workspace of a resumed run", "kept\n", out)
 	out, _ = w.runOutput(object{"sessionId": plain.SessionID, "prompt": "cat file"})

@@ -46,13 +46,13 @@ func readAll(t testing.TB, r io.Reader) []byte {
 // object is a JSON object.
 type object = map[string]any
 
-// request is a request of a test.
+// request describes an HTTP request.
 type request struct {
 	method, path string
-	token        string // "" means the owner's token, "-" none
+	token        string // "" means the owner's token, "-" means no token
 	header       map[string]string
-	body         any  // string and []byte are sent unchanged, other values as JSON
-	undocumented bool // the API document does not allow the request
+	body         any  // string, []byte, and io.Reader are sent unchanged, other values as JSON
+	undocumented bool // the contract does not allow the request
 }
 
 type response struct {
@@ -106,11 +106,11 @@ func (w *tenant) build(ctx context.Context, r request) *http.Request {
 	return req
 }
 
-// identifier matches random identifiers, which may contain any word.
+// identifier matches random identifiers, in which any word can occur by chance.
 var identifier = regexp.MustCompile(`\b[a-z]+[0-9]*_[0-9a-z]{16,}\b`)
 
-// do sends a request and returns the response. Errors must not contain internal details
-// of the server.
+// do sends a request and returns the response. It fails the test if an error response
+// contains internal details of the server.
 func (w *tenant) do(r request) response {
 	w.Helper()
 	resp, err := w.client.Do(w.build(w.Context(), r))
@@ -130,7 +130,8 @@ func (w *tenant) do(r request) response {
 	return a
 }
 
-// must sends a request, checks the status, and decodes the JSON of the response.
+// must sends a request, checks the status of the response, and decodes the JSON body
+// into the value that into points to, unless into is nil.
 func (w *tenant) must(status int, r request, into any) {
 	w.Helper()
 	a := w.do(r)
@@ -147,7 +148,7 @@ func (w *tenant) get(path string, into any) {
 	w.must(http.StatusOK, request{method: "GET", path: path}, into)
 }
 
-// apiError is the error in a response.
+// apiError is the error in the body of a response.
 type apiError struct {
 	Type, Code, Message, Param string
 	Details                    []struct{ Param, Code, Message string }
@@ -155,12 +156,12 @@ type apiError struct {
 
 func (a response) apiError() apiError {
 	var b struct{ Error apiError }
-	_ = json.Unmarshal(a.body, &b) // the zero value if there is none
+	_ = json.Unmarshal(a.body, &b) // b stays empty if the body is not an error
 	return b.Error
 }
 
-// wantError checks that the response is an error with this "type code" whose message
-// contains the words.
+// wantError sends a request and checks that the response is an error with this status,
+// type, and code. The message must contain the words.
 func (w *tenant) wantError(r request, status int, typeAndCode string, words ...string) {
 	w.Helper()
 	r.undocumented = true
@@ -177,7 +178,7 @@ func (w *tenant) wantError(r request, status int, typeAndCode string, words ...s
 	}
 }
 
-// Types and codes of errors.
+// Types and codes of errors, separated by a space.
 const (
 	invalid   = "invalid_request_error invalid_parameter"
 	missing   = "invalid_request_error missing_parameter"
@@ -193,7 +194,8 @@ const (
 	badHead   = "conflict_error version_conflict"
 )
 
-// agent creates an agent, by default with the framework shell.
+// agent creates an agent, by default with the framework shell. more contains further
+// members of the definition.
 func (w *tenant) agent(name string, more object) (a stint.Agent) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/agents", body: definition(name, more)}, &a)
@@ -209,7 +211,7 @@ func definition(name string, more object) object {
 	return d
 }
 
-// create creates a run, by default of the agent "shell".
+// create creates a run, by default of the agent "shell" with the prompt "true".
 func (w *tenant) create(body object) (r stint.Run) {
 	w.Helper()
 	w.must(http.StatusAccepted, request{method: "POST", path: "/v1/runs", body: w.newRun(body)}, &r)
@@ -228,7 +230,8 @@ func (w *tenant) newRun(body object) object {
 	return all
 }
 
-// waitUntil waits until done returns true.
+// waitUntil waits until done returns true. It ends the test after waitLimit; what
+// describes the event for the message.
 func (w *tenant) waitUntil(what string, done func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -248,7 +251,8 @@ func (w *tenant) read(id string) (r stint.Run) {
 	return r
 }
 
-// awaitStatus waits until the run has the status and returns it.
+// awaitStatus waits until the run has the status, and returns the run. It ends the test
+// if the run ends with another status.
 func (w *tenant) awaitStatus(id string, status stint.Status) (r stint.Run) {
 	w.Helper()
 	w.waitUntil(fmt.Sprintf("%s %s", id, status), func() bool {
@@ -265,14 +269,14 @@ func (w *tenant) awaitStatus(id string, status stint.Status) (r stint.Run) {
 	return r
 }
 
-// run creates a run and waits until it has completed.
+// run creates a run, waits until it has completed, and returns it.
 func (w *tenant) run(body object) stint.Run {
 	w.Helper()
 	return w.awaitStatus(w.create(body).ID, stint.Completed)
 }
 
 // runOutput creates a run, waits until it has completed, and returns its standard
-// output.
+// output and the run.
 func (w *tenant) runOutput(body object) (string, stint.Run) {
 	w.Helper()
 	r := w.run(body)
@@ -296,7 +300,8 @@ func (w *tenant) output(id string) string {
 	return out.String()
 }
 
-// startRun creates a run and waits until it has written "ready".
+// startRun creates a run that writes "ready" and then executes the script in
+// body["prompt"]. It returns the run as soon as "ready" has arrived. It modifies body.
 func (w *tenant) startRun(body object) stint.Run {
 	w.Helper()
 	script, _ := body["prompt"].(string)
@@ -311,13 +316,13 @@ func (w *tenant) startRun(body object) stint.Run {
 	return w.read(r.ID)
 }
 
-// journal returns all events of a run.
+// journal returns all events of a run so far.
 func (w *tenant) journal(id string) []stint.Event {
 	w.Helper()
 	return list[stint.Event](w, "/v1/runs/"+id+"/events", map[string]string{"Accept": "application/json"})
 }
 
-// list returns the items of all pages of a list.
+// list requests all pages of a list and returns their items.
 func list[T any](w *tenant, path string, header map[string]string) (all []T) {
 	w.Helper()
 	separator := "?"

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// Cases that mostly wait.
+// slowCases are tests that mostly wait.
 var slowCases = []testCase{
 	{"a stream without events has heartbeats", heartbeat},
 	{"the time limit", timeLimit},
@@ -43,8 +43,8 @@ func heartbeat(w *tenant) {
 	}
 }
 
-// soon is a time limit from the start of the run within which an agent can start to
-// work, even on a busy machine.
+// soon is a time limit of runs. It is long enough that an agent begins its work within
+// the limit, even on a busy machine.
 const soon = "10s"
 
 func timeLimit(w *tenant) {
@@ -65,8 +65,10 @@ func ignoredTimeLimit(w *tenant) {
 	w.equal("output", "ready\n", w.output(r.ID))
 }
 
-// cancelDuringCompletion cancels runs around the time of their end: each later than the one before
-// until a run has completed, then earlier again.
+// cancelDuringCompletion cancels runs at about the time at which they complete, and
+// checks that either the cancel or the completion wins. The delay before the cancel
+// increases until a run completes first. It decreases after each completed run and
+// increases after each cancelled run.
 func cancelDuringCompletion(w *tenant) {
 	won := map[stint.Status]int{}
 	delay := time.Duration(0)
@@ -82,7 +84,7 @@ func cancelDuringCompletion(w *tenant) {
 		switch step := time.Duration(1+rand.IntN(12)) * time.Millisecond; {
 		case now.Status == stint.Completed:
 			delay = max(0, delay-max(step, delay/8))
-		case won[stint.Completed] == 0: // the duration of a run is not known yet
+		case won[stint.Completed] == 0: // the delay is still shorter than a run
 			delay = 2*delay + step
 		default:
 			delay += step

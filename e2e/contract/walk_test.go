@@ -7,7 +7,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestWalk sends generated requests to every operation.
+// TestWalk sends generated requests to every operation of the contract, with each
+// database.
 func TestWalk(t *testing.T) {
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
