@@ -16,7 +16,7 @@ import (
 )
 
 // TestPopularArchiveInBucket downloads a large archive until the service redirects
-// downloads to its bucket, and compares the bytes.
+// downloads to its bucket. The archive from the bucket must have the same bytes.
 func TestPopularArchiveInBucket(t *testing.T) {
 	t.Parallel()
 	server, err := s3test.Start()
@@ -57,7 +57,8 @@ func TestPopularArchiveInBucket(t *testing.T) {
 	}
 }
 
-// bucketLink waits until the link to a volume's archive leads to the bucket.
+// bucketLink waits until the link to a volume's archive leads to the bucket, and
+// returns this link.
 func (w *service) bucketLink(t testing.TB, id string) string {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)

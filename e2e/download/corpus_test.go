@@ -14,8 +14,9 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// item is an entry of a test folder. The name of a folder ends with a slash; a link has
-// a target. Parent folders need not be listed.
+// item is an entry of a test folder. The name of a folder ends with a slash. A link has
+// a target. A zero mode or mtime means a default value. Parent folders need not be
+// listed.
 type item struct {
 	name   string
 	target string
@@ -24,14 +25,15 @@ type item struct {
 	mtime  time.Time
 }
 
-// noise returns bytes that cannot be compressed.
+// noise returns n bytes that cannot be compressed. Equal n give equal bytes.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(b)
 	return b
 }
 
-// corpus returns folders that are difficult for archive formats, by volume name.
+// corpus returns the items of folders that are difficult for archive formats, by volume
+// name.
 func corpus() map[string][]item {
 	large := []item{{name: "noise", body: noise(3 << 20)}, {name: "text", body: bytes.Repeat([]byte("A line that comes again.\n"), 3<<20/25)}}
 	return map[string][]item{"empty": nil, "odd": slices.Concat(oddNames(), oddTimes()), "long": longNames(), "many": many(), "large": large}
@@ -64,7 +66,7 @@ func oddNames() []item {
 	}
 }
 
-// beforeEpoch is the suffix of files whose time is before 1970 and has a fraction.
+// beforeEpoch is the suffix of files with a time before 1970 that has a fraction.
 const beforeEpoch = "before-epoch"
 
 func oddTimes() []item {
@@ -81,7 +83,8 @@ func oddTimes() []item {
 	}
 }
 
-// longNames returns items that need extended headers, some of more than one block.
+// longNames returns items with names or targets that need extended tar headers. Some of
+// these headers are longer than one block.
 func longNames() []item {
 	deep := strings.Repeat(strings.Repeat("q", 59)+"/", 50)
 	items := []item{
@@ -105,7 +108,8 @@ func many() (items []item) {
 	return items
 }
 
-// folder creates a folder with the items. The default time is in the past.
+// folder creates a temporary folder with the items and returns its path. The default
+// modification time is in 2017.
 func folder(t testing.TB, items []item) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestDigests compares the digest headers of an archive with sha256sum of the
-// downloaded file.
+// TestDigests compares the Repr-Digest header of archives with the output of sha256sum
+// for the downloaded files.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -51,14 +51,15 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// archiveClient requests an archive.
+// archiveClient requests the archive at link.
 type archiveClient struct {
 	t    testing.TB
 	http *http.Client
 	link string
 }
 
-// headers returns the headers of the response except those that always differ.
+// headers sends a request and returns the headers of the response, except Date and
+// X-Request-Id, which are different in each response.
 func (a archiveClient) headers(method string, header http.Header) http.Header {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), method, a.link, nil)

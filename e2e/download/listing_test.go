@@ -18,17 +18,17 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// entry describes a file, a folder, or a link.
+// entry describes a file, a folder, or a link of a file tree.
 type entry struct {
 	Kind   string // file, dir or symlink
 	Mode   fs.FileMode
-	Mtime  string // nanoseconds since 1970
+	Mtime  string // modification time in nanoseconds since 1970, as a decimal number
 	Size   int64  // of a file
 	Target string // of a link
 	SHA256 string // of a file
 }
 
-// listing is a file tree by path.
+// listing contains the entries of a file tree by path.
 type listing map[string]entry
 
 // list returns the listing of a folder.
@@ -62,7 +62,8 @@ func list(t testing.TB, dir string) listing {
 	return all
 }
 
-// parseListings returns the listings that untar.mjs printed, by archive name.
+// parseListings parses the JSON output of testdata/untar.mjs. It returns the listing of
+// each archive, by the name of the archive.
 func parseListings(t testing.TB, out []byte) map[string]listing {
 	t.Helper()
 	var found map[string][]struct {
@@ -94,8 +95,8 @@ func unhex(t testing.TB, s string) string {
 	return string(b)
 }
 
-// as returns a copy with change applied to each entry. Entries without a kind are left
-// out.
+// as returns a copy of the listing with change applied to each entry. It leaves out the
+// entries for which change returns an empty Kind.
 func (l listing) as(change func(path string, e entry) entry) listing {
 	out := listing{}
 	for path, e := range l {
@@ -106,10 +107,11 @@ func (l listing) as(change func(path string, e entry) entry) listing {
 	return out
 }
 
-// unchanged returns the entry.
+// unchanged returns the entry as it is, for programs that keep all its properties.
 func unchanged(_ string, e entry) entry { return e }
 
-// asBSDTar removes fractions before 1970, which some versions of bsdtar read wrongly.
+// asBSDTar removes times before 1970 that have a fraction, because some versions of
+// bsdtar read them wrongly.
 func asBSDTar(path string, e entry) entry {
 	if strings.HasSuffix(path, beforeEpoch) {
 		e.Mtime = ""
@@ -117,7 +119,8 @@ func asBSDTar(path string, e entry) entry {
 	return e
 }
 
-// asZip returns the entry with the time of a zip, which has 32 bits of seconds.
+// asZip rounds the time down to seconds, the precision of a zip. It removes times
+// before 1970 and after 2038, because a zip has 32 bits for the seconds.
 func asZip(path string, e entry) entry {
 	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
 	e.Mtime = strconv.FormatInt(int64(math.Floor(float64(ns)/1e9)), 10)
@@ -127,7 +130,7 @@ func asZip(path string, e entry) entry {
 	return e
 }
 
-// asUnzip removes the times of links, which unzip does not keep.
+// asUnzip is asZip, and also removes the times of links, which unzip does not keep.
 func asUnzip(path string, e entry) entry {
 	if e = asZip(path, e); e.Kind == "symlink" {
 		e.Mtime = ""
@@ -135,7 +138,7 @@ func asUnzip(path string, e entry) entry {
 	return e
 }
 
-// asBSDUnzip leaves out a name that bsdtar treats as a Windows path.
+// asBSDUnzip is asZip, and also leaves out a name that bsdtar treats as a Windows path.
 func asBSDUnzip(path string, e entry) entry {
 	if strings.HasPrefix(path, "tab\t") {
 		return entry{}
@@ -143,8 +146,9 @@ func asBSDUnzip(path string, e entry) entry {
 	return asZip(path, e)
 }
 
-// asPython removes the times of links, which tarfile does not set, and rounds other
-// times to microseconds, because tarfile stores seconds as a floating-point number.
+// asPython removes the times of links, because tarfile does not set them. It rounds
+// other times to microseconds, because tarfile stores seconds as a floating-point
+// number.
 func asPython(_ string, e entry) entry {
 	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
 	e.Mtime = strconv.FormatInt((ns+500)/1000, 10)
@@ -154,7 +158,7 @@ func asPython(_ string, e entry) entry {
 	return e
 }
 
-// setTime sets the time of a file, or of a link itself.
+// setTime sets the access and modification times of a file, a folder, or a link itself.
 func setTime(t testing.TB, path string, at time.Time) {
 	t.Helper()
 	ts := unix.Timespec{Sec: at.Unix(), Nsec: int64(at.Nanosecond())}

@@ -21,14 +21,14 @@ func TestMain(m *testing.M) {
 	installation.Main(m)
 }
 
-// program runs programs in a folder.
+// program runs programs with the working directory dir.
 type program struct {
 	t   testing.TB
 	dir string
 }
 
-// run runs a program and returns its output and exit code. It skips the test if the
-// program is not installed.
+// run runs a program and returns its standard output and exit code. It skips the test
+// if the program is not installed.
 func (p program) run(name string, args ...string) (out []byte, code int) {
 	p.t.Helper()
 	requirement.Programs(p.t, name)
@@ -36,15 +36,15 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // without the user's settings
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser has many processes
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // the program does not read the user's settings
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // Cancel also kills the children of the program
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = waitLimit / 10 // for output of its children
+	cmd.WaitDelay = waitLimit / 10 // children may keep the output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if cmd.Process != nil {
-		_ = cmd.Cancel() // end its children
+		_ = cmd.Cancel() // kills children that are still running
 	}
 	if cmd.ProcessState == nil || ctx.Err() != nil {
 		p.t.Fatalf("%s: %v, %v\n%s", name, err, ctx.Err(), installation.Tail(stderr.String(), 2000))
@@ -55,8 +55,8 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	return out, code
 }
 
-// newFolder returns a temporary folder for a program whose children may still write to
-// it after the program has ended.
+// newFolder returns a temporary folder for a program that may leave children. These may
+// still write to the folder while it is removed at the end of the test.
 func newFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stint-download-")
@@ -71,7 +71,7 @@ func newFolder(t testing.TB) string {
 	return dir
 }
 
-// must is like run for a program that must succeed.
+// must is like run, but ends the test if the exit code is not 0.
 func (p program) must(name string, args ...string) []byte {
 	p.t.Helper()
 	out, code := p.run(name, args...)

@@ -21,19 +21,19 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// service is a server, a proxy in front of it, and a user's client.
+// service is a server, a proxy in front of it, and the client of a user.
 type service struct {
 	client *client.Client
 	token  string
 	front  string // the proxy's URL
 }
 
-// serve starts a service with a data folder. The flags can select other storage. The
-// test fails if the service panics.
+// serve starts a service with its own data folder. env and flags can select another
+// storage. The test fails if the service panics.
 func serve(t *testing.T, env []string, flags ...string) *service {
 	t.Helper()
 	var h *installation.Host
-	t.Cleanup(func() { // runs after it has stopped
+	t.Cleanup(func() { // runs after the cleanup that stops the server
 		if h != nil && strings.Contains(h.Log(), "panicked") {
 			t.Error("the service panicked because of its clients")
 		}
@@ -48,7 +48,8 @@ func serve(t *testing.T, env []string, flags ...string) *service {
 	return w
 }
 
-// push creates a volume from a folder with tar and curl.
+// push creates a volume, pushes a folder that tar has packed, and returns the ID of the
+// volume.
 func (w *service) push(t testing.TB, name, dir string) (id string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pushed.tar.gz")
@@ -63,7 +64,8 @@ func (w *service) push(t testing.TB, name, dir string) (id string) {
 	return v.ID
 }
 
-// link requests a download with curl and returns the URL of the redirect.
+// link requests a download with curl and returns the URL to which the response
+// redirects.
 func (w *service) link(t testing.TB, id, query string) string {
 	t.Helper()
 	out := w.curl(t, "-H", "Authorization: Bearer "+w.token, "-o", os.DevNull, "-w", "%{http_code} %{redirect_url}", w.front+"/v1/volumes/"+id+"/download"+query)
@@ -74,7 +76,8 @@ func (w *service) link(t testing.TB, id, query string) string {
 	return address
 }
 
-// quiet returns arguments of curl that print only errors.
+// quiet returns args with options that make curl print only errors, fail for error
+// statuses and after four minutes, and use no proxy.
 func quiet(args ...string) []string {
 	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "240"}, args...)
 }
@@ -84,7 +87,8 @@ func (w *service) curl(t testing.TB, args ...string) []byte {
 	return program{t, t.TempDir()}.must("curl", quiet(args...)...)
 }
 
-// fetch downloads to the file name that the server proposes and returns the path.
+// fetch downloads link with curl to the file name that the server proposes, which must
+// be name. It returns the path of the file.
 func (w *service) fetch(t testing.TB, link, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,12 +103,14 @@ func (w *service) fetch(t testing.TB, link, name string) string {
 //go:embed testdata
 var testdata embed.FS
 
-// cutHeader makes the proxy close the connection after this number of bytes of a
-// response body.
+// cutHeader is a request header. Its value is the number of bytes of the response body
+// after which the proxy closes the connection.
 const cutHeader = "X-Cut-After"
 
-// front starts a proxy that serves the page at /page/ and forwards other requests to
-// the service. It sends the image of the page when the page has listed all archives.
+// front starts a proxy and returns its URL. The proxy serves the files of the test page
+// at /page/ and forwards other requests to the service. The page contains the image
+// /page/loaded. The response for the image is delayed until the page has posted to
+// /page/listed, so that the browser waits for the listings.
 func front(t *testing.T, service string) string {
 	t.Helper()
 	target, err := url.Parse(service)
@@ -113,9 +119,9 @@ func front(t *testing.T, service string) string {
 	proxy := &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // links lead to the proxy
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // the Host header makes the service return links to the proxy
 		ModifyResponse: cutResponse,
-		ErrorLog:       log.New(io.Discard, "", 0), // do not log each cut
+		ErrorLog:       log.New(io.Discard, "", 0), // do not log responses that are cut
 	}
 	finished := make(chan struct{})
 	finish := sync.OnceFunc(func() { close(finished) })
@@ -151,7 +157,8 @@ func cutResponse(res *http.Response) error {
 	return err
 }
 
-// cutBody fails after some bytes, so that the proxy closes the connection.
+// cutBody is a response body that fails after left bytes, so that the proxy closes the
+// connection.
 type cutBody struct {
 	io.ReadCloser
 	left int64

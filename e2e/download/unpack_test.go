@@ -16,12 +16,12 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// sample is a version of the corpus and its archive.
+// sample is a volume with a folder of the corpus, and its archive.
 type sample struct {
 	id   string
-	want listing // of the pushed folder
-	link string  // to the tar.gz
-	file string  // the downloaded tar.gz
+	want listing // entries of the pushed folder
+	link string  // URL of the tar.gz
+	file string  // path of the downloaded tar.gz
 }
 
 // TestArchiveReaders unpacks archives with several programs and compares the results
@@ -55,10 +55,10 @@ func TestArchiveReaders(t *testing.T) {
 	})
 }
 
-// unpacker is a program that unpacks FILE to its working directory.
+// unpacker is a program that unpacks an archive to its working directory.
 type unpacker struct {
 	name    string
-	sees    func(path string, e entry) entry // the part of an entry that it keeps
+	sees    func(path string, e entry) entry // returns the properties of an entry that the program keeps
 	command []string                         // FILE is replaced by the archive
 }
 
@@ -106,7 +106,8 @@ func unpackAll(t *testing.T, want listing, how []unpacker, file string) {
 	}
 }
 
-// emptyZip reports whether the code is unzip's warning about an empty zip.
+// emptyZip reports whether code is the exit code with which unzip warns about an empty
+// zip.
 func emptyZip(program string, want listing, code int) bool {
 	return program == "unzip" && len(want) == 0 && code == 1
 }
@@ -118,7 +119,8 @@ func wantSame(t testing.TB, who string, want, got listing) {
 	}
 }
 
-// checkResumed interrupts a download repeatedly and resumes it with curl.
+// checkResumed checks that curl can resume a download that the proxy has interrupted
+// four times.
 func (w *service) checkResumed(t *testing.T, s sample) {
 	whole, err := os.ReadFile(s.file)
 	installation.Check(t, err)
@@ -141,7 +143,7 @@ func (w *service) checkResumed(t *testing.T, s sample) {
 	}
 }
 
-// checkNode reads the downloaded archives with Node.js.
+// checkNode unpacks the downloaded archives with Node.js and compares the listings.
 func checkNode(t *testing.T, samples map[string]sample) {
 	dir := t.TempDir()
 	for _, name := range []string{"untar.mjs", "list.mjs"} {
@@ -164,7 +166,8 @@ func checkNode(t *testing.T, samples map[string]sample) {
 
 var inPage = regexp.MustCompile(`(?s)<pre id="listings">(.*?)</pre>`)
 
-// checkBrowser downloads and reads the archives in a page in Chromium.
+// checkBrowser downloads and unpacks the archives in a page in Chromium and compares
+// the listings.
 func (w *service) checkBrowser(t *testing.T, samples map[string]sample) {
 	links := url.Values{}
 	for name, s := range samples {
