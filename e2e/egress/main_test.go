@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// internet contains the host names of these tests and their public addresses.
+// internet maps the host names of the test servers to their addresses.
 var internet = map[string]string{
 	"files.example.com":  "93.184.215.14",
 	"api.example.com":    "93.184.215.15",
@@ -24,7 +24,7 @@ var internet = map[string]string{
 	"npm.example.org":    "93.184.215.17",
 	"evil.example.net":   "93.184.215.18",
 	"bank.example.com":   "93.184.215.19",
-	"rebind.example.net": "192.168.77.1", // a public name of a private address
+	"rebind.example.net": "192.168.77.1", // a public name with a private address
 }
 
 const insideEnv = "STINT_E2E_EGRESS_INSIDE"
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	installation.Main(m)
 }
 
-// runInNamespaces runs the test binary again in new network and mount namespaces.
-// It returns the exit status.
+// runInNamespaces runs the test binary again in new network and mount namespaces, and
+// returns its exit code.
 func runInNamespaces() int {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,8 +65,9 @@ func runInNamespaces() int {
 	return 0
 }
 
-// createInternet adds routes to the addresses of internet to the loopback interface
-// and makes the names resolve.
+// createInternet routes the addresses in internet to the loopback interface. It
+// replaces /etc/hosts and /etc/resolv.conf in the mount namespace, so that the names
+// resolve to these addresses.
 func createInternet() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -79,8 +80,8 @@ func createInternet() error {
 		if err != nil {
 			return err
 		}
-		// A route instead of an address of the interface, because the egress proxy
-		// treats addresses of the worker as private.
+		// Add a route, not an address of the interface, because the egress proxy
+		// treats the addresses of the interfaces of this machine as private.
 		errs = append(errs, netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: address.IPNet, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}))
 		hosts += ip + " " + name + "\n"
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// recorder is a server that records its requests.
+// recorder is an HTTP handler that records the host, path, and Authorization header of
+// each request.
 type recorder struct {
 	mu   sync.Mutex // guards seen
 	seen []string
@@ -33,8 +34,8 @@ func (r *recorder) all() []string {
 	return append([]string(nil), r.seen...)
 }
 
-// TestRefusals makes requests that the definition does not allow. They do not arrive,
-// and each is logged.
+// TestRefusals checks that requests that the definition does not allow do not reach a
+// server, and that each of them is logged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := newService(t)
@@ -129,8 +130,8 @@ func TestOperatorDeny(t *testing.T) {
 	}
 }
 
-// TestBrokeredSecret checks that the server receives the value of a secret and that the
-// sandbox does not contain it.
+// TestBrokeredSecret checks that the host that the definition names receives the value
+// of a secret, and that the sandbox and other hosts receive a placeholder.
 func TestBrokeredSecret(t *testing.T) {
 	t.Parallel()
 	const value = "sk-live-0123456789abcdef-the-real-one"
@@ -170,8 +171,8 @@ true`
 	}
 }
 
-// TestTLSWithoutInterception checks that TLS connections to hosts without rules are not
-// intercepted.
+// TestTLSWithoutInterception checks that TLS connections to hosts that the definition
+// does not name are not intercepted.
 func TestTLSWithoutInterception(t *testing.T) {
 	t.Parallel()
 	w := newService(t)

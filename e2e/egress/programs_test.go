@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// modes are the environments in which programs run: without settings, and with
+// modes are the environments in which programs run: one without settings, and one with
 // variables that name the proxy.
 var modes = map[string]map[string]string{
 	"as they are": {},
@@ -30,8 +30,8 @@ var modes = map[string]map[string]string{
 	},
 }
 
-// withInterception returns a definition with TLS interception, in which programs trust
-// the interception CA and each request is logged.
+// withInterception returns a definition with TLS interception. Programs in its sandbox
+// trust the interception CA, and each of their requests is logged.
 func withInterception(environment map[string]string) definition {
 	return definition{
 		"environment": environment,
@@ -100,7 +100,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "hello %s %s\n", r.Proto, r.URL)
 }
 
-// packageIndex serves a package index for pip: a page with links, and the files.
+// packageIndex serves a Python package index: a page with a link, and the linked file.
 func packageIndex(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/simple/") {
 		io.WriteString(w, `<a href="/files/demo-1.0.tar.gz#sha256=0">demo</a>`)
@@ -133,7 +133,8 @@ func npmPackage() []byte {
 	return b.Bytes()
 }
 
-// gitServer serves a repository with git http-backend.
+// gitServer creates a repository and returns a handler that serves the repository with
+// git http-backend.
 func gitServer(t *testing.T) http.Handler {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +153,8 @@ git -c user.name=a -c user.email=a@b commit -qm first; git push -q ../repo.git H
 	}
 }
 
-// TestGo runs a Go program, which does not use the system resolver and TLS library.
+// TestGo checks the requests of a statically linked Go program, which does not use the
+// resolver of the C library.
 func TestGo(t *testing.T) {
 	t.Parallel()
 	w := newService(t)
@@ -185,7 +187,7 @@ func main() {
 	w.checkLogged(r.ID, map[string]any{"method": "GET", "url": "http://api.example.com:8443/from-go", "status": 200, "port": 8443})
 }
 
-// archive returns a tar with one program.
+// archive returns a tar.gz archive with the program at path.
 func archive(t *testing.T, path string) io.Reader {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -201,7 +203,8 @@ func archive(t *testing.T, path string) io.Reader {
 	return &b
 }
 
-// TestLogsOfRunningRun reads the log entry of a request while the agent is running.
+// TestLogsOfRunningRun checks that the log contains a request while the run that sent
+// it is still running.
 func TestLogsOfRunningRun(t *testing.T) {
 	t.Parallel()
 	w := newService(t)

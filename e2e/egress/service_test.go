@@ -31,7 +31,7 @@ import (
 // waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// service is an installation and its client.
+// service is an installation and the client of a user.
 type service struct {
 	*testing.T
 	client *client.Client
@@ -45,7 +45,8 @@ func newService(t *testing.T, flags ...string) *service {
 	return &service{t, h.Login(t, "acme"), h}
 }
 
-// authority is the certificate authority of the test servers.
+// authority returns the certificate authority that signs the certificates of the test
+// servers. The service trusts it.
 var authority = sync.OnceValues(func() (tls.Certificate, *x509.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,7 +75,7 @@ func authorityFile(t *testing.T) string {
 	return path
 }
 
-// certificate returns a certificate for the host.
+// certificate returns a certificate for the host, signed by authority.
 func certificate(t *testing.T, host string) tls.Certificate {
 	t.Helper()
 	ca, parent := authority()
@@ -90,7 +91,8 @@ func certificate(t *testing.T, host string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-// server starts a server for a host of internet, with TLS on port 443.
+// server starts a server at the address of name in internet. It uses TLS if port is
+// 443.
 func server(t *testing.T, name string, port int, h http.Handler) {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", internet[name], port))
@@ -112,7 +114,8 @@ func server(t *testing.T, name string, port int, h http.Handler) {
 // definition contains the members of a definition except name and framework.
 type definition map[string]any
 
-// run creates an agent, runs a script in it, and waits for the end.
+// run creates a shell agent with the definition, executes the script in a run, and
+// returns the ended run and its output.
 func (w *service) run(d definition, script string, secrets map[string]string) (*stint.Run, string) {
 	w.Helper()
 	all := definition{"name": fmt.Sprintf("a%d", time.Now().UnixNano()), "framework": "shell"}
@@ -126,7 +129,7 @@ func (w *service) run(d definition, script string, secrets map[string]string) (*
 	return r, w.output(r.ID)
 }
 
-// succeed is like run for a script that must complete.
+// succeed is like run, but ends the test if the run does not complete.
 func (w *service) succeed(d definition, script string) (*stint.Run, string) {
 	w.Helper()
 	r, out := w.run(d, script, nil)
@@ -152,7 +155,7 @@ func (w *service) logs(id string, kind stint.LogType) []stint.LogEntry {
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// lines returns log entries with their metadata as text.
+// lines returns the log entries of a run, each with its metadata, as text.
 func (w *service) lines(id string, kind stint.LogType) []string {
 	w.Helper()
 	var out []string
@@ -164,7 +167,8 @@ func (w *service) lines(id string, kind stint.LogType) []string {
 	return out
 }
 
-// checkLogged checks that the network log has an entry with these members.
+// checkLogged checks that the network log has an entry with metadata that contains the
+// members of want.
 func (w *service) checkLogged(id string, want map[string]any) {
 	w.Helper()
 	entries := w.logs(id, stint.LogNetwork)
@@ -182,7 +186,8 @@ func containsAll(got, want map[string]any) bool {
 	return true
 }
 
-// waitUntil waits until ok returns true.
+// waitUntil waits until ok returns true. It ends the test after waitLimit; what
+// describes the event for the message.
 func (w *service) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
