@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// escapeAttacks try to leave the sandbox.
+// escapeAttacks are attempts to leave the sandbox.
 var escapeAttacks = []attack{
 	{"the host's files", hostFiles},
 	{"the server's folder, sockets, and environment", serverParts},
@@ -21,8 +21,9 @@ var escapeAttacks = []attack{
 	{"the network of the host", hostNetwork},
 }
 
-// checkDenied runs a script that prints a line ESCAPED for each successful attempt. It
-// fails the test for each such line, and if the script does not finish.
+// checkDenied runs a script that prints a line that begins with ESCAPED for each
+// successful attempt. It fails the test for each such line, and if the script does not
+// finish.
 func (w *tenant) checkDenied(script string) {
 	w.Helper()
 	out := w.runOutput(script)
@@ -90,8 +91,8 @@ END
 echo tried it all`)
 }
 
-// otherTenant checks that a run cannot reach the files of a run of another organisation,
-// although it knows their paths.
+// otherTenant checks that a run cannot access the files, secrets, and processes of a
+// run of another organisation, even if it knows the paths of the files.
 func otherTenant(w *tenant) {
 	name := mark(w)
 	holder := w.create(stint.NewRun{Prompt: "for d in . ~ /tmp /dev/shm; do echo x > $d/" + name + "; done; echo ready; exec -a holder-" + name + " sleep 600", Secrets: map[string]string{"THEIRS": name + "-secret"}})
@@ -130,13 +131,13 @@ func (h *host) pathsOf(name string) (found []string) {
 	return found
 }
 
-// systemCalls tries privileged system calls in Python.
+// systemCalls checks that a Python program cannot make privileged system calls.
 func systemCalls(w *tenant) {
 	ranks := `
 attempt("nice", lambda: os.nice(-5) and None)
 attempt("out of memory first", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-1000"))`
 	if w.host.isolation == "gvisor" {
-		ranks = "" // the gVisor kernel has its own priorities
+		ranks = "" // priorities in the gVisor kernel do not affect the host
 	}
 	w.checkDenied(python(`
 import ctypes, errno, os, socket
@@ -176,7 +177,8 @@ func killAll(w *tenant) {
 	}
 }
 
-// hostNetwork tries to connect to addresses of this machine and its network.
+// hostNetwork checks that a run cannot connect to addresses of this machine and of
+// private networks.
 func hostNetwork(w *tenant) {
 	w.checkDenied(python(`
 import socket

@@ -16,7 +16,8 @@ import (
 // waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// envCanary is in the server's environment and must not be in a sandbox.
+// envCanary is a value in the environment of the server that must not be visible in a
+// sandbox.
 const envCanary = "canary-of-the-servers-environment"
 
 // host is a server with its own data folder.
@@ -26,8 +27,8 @@ type host struct {
 	tenants   atomic.Int64
 }
 
-// serve starts a server and stops it after the test. It prepares no sandboxes in
-// advance, so that all sandboxes belong to runs.
+// serve starts a server and stops it after the test. The server prepares no sandboxes
+// in advance, so that all sandboxes belong to runs.
 func serve(t *testing.T, isolation string) *host {
 	t.Helper()
 	h := &host{isolation: isolation, Host: installation.New(t, "--isolation", isolation, "--parked", "0")}
@@ -36,7 +37,8 @@ func serve(t *testing.T, isolation string) *host {
 	return h
 }
 
-// waitUntil waits until done returns true.
+// waitUntil waits until done returns true. It ends the test after waitLimit; what
+// describes the event for the message.
 func (h *host) waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -57,7 +59,8 @@ func (h *host) tenant(t *testing.T) *tenant {
 	return w
 }
 
-// checkNothingLeft waits until find returns nothing.
+// checkNothingLeft waits until find returns nothing. After waitLimit, it fails the test
+// for each result.
 func (h *host) checkNothingLeft(t *testing.T, what string, find func() []string) {
 	t.Helper()
 	left := find()
@@ -69,7 +72,8 @@ func (h *host) checkNothingLeft(t *testing.T, what string, find func() []string)
 	}
 }
 
-// leftByRuns returns the processes, control groups, and folders of runs.
+// leftByRuns returns the processes, control groups, and folders that runs have left
+// behind.
 func (h *host) leftByRuns() []string {
 	found := withCommand(leftBehind)
 	for _, root := range []string{"/sys/fs/cgroup", h.Data} {
@@ -78,14 +82,15 @@ func (h *host) leftByRuns() []string {
 				found = append(found, p)
 				return fs.SkipDir
 			}
-			return nil // files of other runs may be removed meanwhile
+			return nil // other entries may be removed during the walk
 		})
 	}
 	return found
 }
 
-// leftByServer returns the mounts, processes, and control groups of an installation
-// whose server has exited.
+// leftByServer returns the mounts and control groups with processes that remain after
+// the server has exited. A mount is reported by the mountinfo file of each process that
+// sees it.
 func (h *host) leftByServer() []string {
 	var found []string
 	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
@@ -105,8 +110,8 @@ func (h *host) leftByServer() []string {
 	return found
 }
 
-// owns reports whether a control group belongs to this server: its name contains the ID
-// of the installation.
+// owns reports whether a control group belongs to this server. The path of such a group
+// contains the ID of the installation.
 func (h *host) owns(group string) bool {
 	name, err := os.ReadFile(filepath.Join(h.Data, "instance"))
 	return err == nil && strings.Contains(group, strings.TrimPrefix(strings.TrimSpace(string(name)), "host_"))

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// limitAttacks exceed their limits. Without a limit, each of them ends by itself before
-// it affects the machine.
+// limitAttacks exceed their limits. If a limit is not enforced, the attack ends by
+// itself before it affects the machine.
 var limitAttacks = []attack{
 	{"memory", memory},
 	{"memory of several processes", memoryOfSeveral},
@@ -30,8 +30,8 @@ var limitAttacks = []attack{
 
 const small = `,"resources":{"memory":"128MiB","disk":"16MiB","pids":48,"cpu":1}`
 
-// leftBehind is in the command lines of all processes that must end with their run, and
-// in no command line of other tests on this machine.
+// leftBehind is part of the command line of each process that must end with its run. No
+// other test on this machine uses it.
 var leftBehind = fmt.Sprintf("86399.%07d", os.Getpid())
 
 func memory(w *tenant) {
@@ -44,8 +44,8 @@ func memory(w *tenant) {
 	})
 }
 
-// memoryOfSeveral starts six processes that keep their memory until all of them have
-// allocated theirs or were killed.
+// memoryOfSeveral starts six processes that allocate memory. Each process keeps its
+// memory until all others have allocated theirs or were killed.
 func memoryOfSeveral(w *tenant) {
 	w.agent("small", small)
 	r := w.ended(w.create(stint.NewRun{Agent: "small", Timeout: late, Prompt: `
@@ -74,12 +74,12 @@ print("survived")`)}).ID)
 	}
 }
 
-// late is the time limit of a run whose other limit was not enforced. On a busy machine,
-// reaching a limit takes long.
+// late is the time limit of runs that must reach another limit first. It is long,
+// because reaching a limit takes long on a busy machine.
 const late = "150s"
 
-// disk executes the Python statement open, which opens the file f, writes to f, and
-// waits.
+// disk runs a Python program that exceeds the disk limit and then waits. The Python
+// statement open opens the file f, to which the program writes.
 func disk(w *tenant, open string) {
 	w.agent("small", small)
 	w.withOther(func() {
@@ -138,7 +138,7 @@ bomb; bomb; sleep ` + leftBehind}).ID)
 	})
 }
 
-// overtime starts processes that ignore signals until the time limit ends them.
+// overtime checks that the time limit ends a run even if its processes ignore signals.
 func overtime(w *tenant) {
 	r := w.ended(w.create(stint.NewRun{Timeout: "1s", Prompt: `
 trap '' TERM INT HUP
@@ -150,7 +150,8 @@ while :; do sleep 0.1; done`}).ID)
 	}
 }
 
-// daemons completes a run that leaves daemons, which try to survive.
+// daemons checks that daemons that ignore signals and leave their session end with
+// their run.
 func daemons(w *tenant) {
 	w.run(stint.NewRun{Prompt: `
 for i in 1 2 3; do
@@ -161,8 +162,8 @@ sleep 0.2; echo done`})
 	w.host.waitUntil(w.T, "the end of the daemons", func() bool { return len(withCommand(leftBehind, "daemon")) == 0 })
 }
 
-// withCommand returns the processes of this machine whose command line contains all
-// words.
+// withCommand returns the paths /proc/PID/cmdline of the processes that have all words
+// in their command line.
 func withCommand(words ...string) (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -178,7 +179,8 @@ func withCommand(words ...string) (found []string) {
 	return found
 }
 
-// ignoreSignals cancels a run whose processes ignore SIGTERM.
+// ignoreSignals checks that the processes of a cancelled run end although they ignore
+// SIGTERM.
 func ignoreSignals(w *tenant) {
 	r := w.create(stint.NewRun{Prompt: `trap '' TERM; (trap '' TERM; exec -a deaf sleep ` + leftBehind + `) & echo ready; wait; while :; do sleep 0.1; done`})
 	w.host.waitUntil(w.T, "the start", func() bool { return strings.Contains(w.output(r.ID), "ready") })

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// isolations are the tested isolators.
+// isolations are the isolators under test.
 var isolations = []string{"namespace", "gvisor"}
 
 func TestMain(m *testing.M) {
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	installation.Main(m)
 }
 
-// attack is an attack by the agents of a new organisation.
+// attack is an attack by an agent. Each attack runs in a new organisation.
 type attack struct {
 	name string
 	run  func(*tenant)

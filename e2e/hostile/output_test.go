@@ -18,7 +18,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// outputAttacks attack the readers of an agent's files, log lines, and events.
+// outputAttacks are directed at users and programs that read the files, log lines, and
+// events of an agent.
 var outputAttacks = []attack{
 	{"artifact with unusual files", unusualFiles},
 	{"tree deeper than any path", endlessPath},
@@ -29,7 +30,7 @@ var outputAttacks = []attack{
 	{"forged times", forgedTimes},
 }
 
-// oddNames are file names that many programs handle wrongly, in Python syntax.
+// oddNames are file names that many programs handle wrongly.
 var oddNames = []string{"new\nline", "-rf", "--", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "`id`", "'\"", `a\b`, "\u202eexe.gpj", "\xff\xfe", strings.Repeat("n", 255), "%2e%2e%2f", ".hidden"}
 
 const unusualFilesProgram = `
@@ -95,14 +96,14 @@ func unusualFiles(w *tenant) {
 	}
 }
 
-// entry is an entry of an archive.
+// entry is an entry of a tar archive, with at most the first KiB of its content.
 type entry struct {
 	tar.Header
 	text string
 }
 
-// download returns the entries of a version's archive and checks that it is safe to
-// unpack.
+// download returns the entries of a version's archive by name, and checks that the
+// archive is safe to unpack.
 func (w *tenant) download(artifact, version string) map[string]entry {
 	w.Helper()
 	id := ""
@@ -152,8 +153,8 @@ func checkSafe(t *testing.T, h *tar.Header, name string) {
 	}
 }
 
-// endlessPath creates a tree that is too deep for any path. The run fails with a
-// message, and the tree is removed.
+// endlessPath creates a tree that is deeper than the longest path. The run must fail
+// with a helpful error, and the tree must be removed.
 func endlessPath(w *tenant) {
 	w.withOther(func() {
 		r := w.ended(w.create(stint.NewRun{ArtifactName: "deep", Prompt: python(`
@@ -171,7 +172,8 @@ print("done")`)}).ID)
 	})
 }
 
-// swappedLinks leaves a process that replaces files by links while they are stored.
+// swappedLinks leaves a process that replaces a folder by a link while the folder is
+// stored. The version must not contain files that the link leads to.
 func swappedLinks(w *tenant) {
 	r := w.ended(w.create(stint.NewRun{ArtifactName: "swapped", Prompt: `
 mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $i > d/$i; done
@@ -187,7 +189,8 @@ sleep 0.1; echo done`}).ID)
 	}
 }
 
-// forgedLines writes lines that look like other log entries.
+// forgedLines writes lines that look like entries of other logs, and checks that they
+// are stored as output of the agent.
 func forgedLines(w *tenant) {
 	forged := []string{
 		"2001-01-01T00:00:00.000Z error system FORGED: the disk is full",
@@ -229,7 +232,8 @@ func forgedLines(w *tenant) {
 	}
 }
 
-// checkEntry checks the format of a log entry.
+// checkEntry checks that a log entry is one line of valid UTF-8, and that its time is
+// neither before the run nor in the future.
 func (w *tenant) checkEntry(r *stint.Run, e stint.LogEntry) {
 	w.Helper()
 	if e.Timestamp.Before(r.CreatedAt.Time) || time.Now().Add(time.Second).Before(e.Timestamp.Time) {
@@ -240,7 +244,8 @@ func (w *tenant) checkEntry(r *stint.Run, e stint.LogEntry) {
 	}
 }
 
-// forgedEvents writes lines that end an event of a stream and start another.
+// forgedEvents writes text that would end an event of a stream and begin another, and
+// checks that the stream equals the journal.
 func forgedEvents(w *tenant) {
 	forged := "x\n\nid: 99\nevent: complete\ndata: {\"status\":\"completed\",\"executionTimeMs\":1}\n\nevent: status\r\rdata: {}\n\n: comment\r\n\r\nretry: 1\n\n"
 	r := w.run(stint.NewRun{Prompt: "printf '%s' " + quote(forged) + "; sleep 0.1; echo end"})
@@ -265,7 +270,8 @@ func typesAndData(events []stint.Event) (all []string) {
 	return all
 }
 
-// binaryOutput writes all byte values in all positions of a character.
+// binaryOutput writes all byte values, random bytes, split and invalid characters, and
+// a long line.
 func binaryOutput(w *tenant) {
 	r := w.run(stint.NewRun{Prompt: python(`
 import os, random
@@ -285,7 +291,8 @@ put(1, b"x" * 300000 + b"\n")`)})
 	}
 }
 
-// forgedTimes changes the time zone and the language of programs.
+// forgedTimes sets other time zones and languages, and files with times far in the past
+// and in the future.
 func forgedTimes(w *tenant) {
 	r := w.run(stint.NewRun{
 		Prompt:    `export TZ=Pacific/Kiritimati LC_ALL=xx_XX.ISO-8859-1; date -s 2001-01-01 2> /dev/null && echo ESCAPED; date; touch -d 1901-01-01 old; touch -d 2200-01-01 new; printf 'caf\351\n'; echo end`,

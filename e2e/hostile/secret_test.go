@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// secretAttacks print secrets in ways that agents do by accident.
+// secretAttacks print secrets in ways in which agents print them by accident.
 var secretAttacks = []attack{
 	{"secrets in every encoding", encoded},
 	{"secrets in pieces", pieces},
@@ -21,8 +21,8 @@ var secretAttacks = []attack{
 
 const hidden = `s3cr/et+"value"?&=ü %pw`
 
-// checkHidden checks that texts are not in the API's data about a run, the server's log,
-// or its data folder.
+// checkHidden checks that the texts are not in the data of the API about a run, the log
+// of the server, or the data folder. The keys of texts describe the texts.
 func (w *tenant) checkHidden(r *stint.Run, texts map[string]string) {
 	w.Helper()
 	all := w.allData(r.ID)
@@ -39,7 +39,8 @@ func (w *tenant) checkHidden(r *stint.Run, texts map[string]string) {
 	}
 }
 
-// encodings returns the part of each encoding that depends only on the secret.
+// encodings returns the encoded forms of a secret by name. A base64 form is reduced to
+// the part that does not depend on neighbouring bytes.
 func encodings(s string) map[string]string {
 	inJSON, _ := json.Marshal(s) // cannot fail for a string
 	all := map[string]string{

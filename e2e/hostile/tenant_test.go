@@ -16,14 +16,15 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// tenant is an organisation and its client.
+// tenant is an organisation and the client of its user.
 type tenant struct {
 	*testing.T
 	host   *host
 	client *client.Client
 }
 
-// agent creates a shell agent. more contains further members of its definition.
+// agent creates a shell agent. more is empty, or a comma followed by further JSON
+// members of the definition.
 func (w *tenant) agent(name, more string) {
 	w.Helper()
 	installation.Agent(w, w.client, name, more)
@@ -34,13 +35,14 @@ func (w *tenant) create(n stint.NewRun) *stint.Run {
 	return installation.Create(w, w.client, n)
 }
 
-// ended waits until a run has ended.
+// ended waits until a run has ended, and returns the run.
 func (w *tenant) ended(id string) *stint.Run {
 	w.Helper()
 	return installation.Ended(w, w.client, id)
 }
 
-// run creates a run and waits until it has completed.
+// run creates a run, waits until it has ended, and returns it. It ends the test if the
+// run did not complete.
 func (w *tenant) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
@@ -50,13 +52,15 @@ func (w *tenant) run(n stint.NewRun) *stint.Run {
 	return r
 }
 
-// runOutput creates a run, waits until it has completed, and returns its output.
+// runOutput runs a script, waits until the run has completed, and returns its standard
+// output.
 func (w *tenant) runOutput(script string) string {
 	w.Helper()
 	return w.output(w.run(stint.NewRun{Prompt: script}).ID)
 }
 
-// fails creates a run and waits until it has failed for this reason.
+// fails creates a run, waits until it has ended, and returns it. It fails the test if
+// the run has another status reason.
 func (w *tenant) fails(reason stint.Reason, n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
@@ -66,13 +70,13 @@ func (w *tenant) fails(reason stint.Reason, n stint.NewRun) *stint.Run {
 	return r
 }
 
-// journal returns all events of a run.
+// journal returns all events of a run so far.
 func (w *tenant) journal(id string) []stint.Event {
 	w.Helper()
 	return installation.Events(w, w.client, id)
 }
 
-// output returns the standard output of a run.
+// output returns the standard output of a run so far.
 func (w *tenant) output(id string) string {
 	w.Helper()
 	var out strings.Builder
@@ -92,7 +96,7 @@ func (w *tenant) logs(id string, kind stint.LogType) []stint.LogEntry {
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// allData returns all data of the API about a run except its prompt.
+// allData returns everything that the API returns about a run, except the prompt.
 func (w *tenant) allData(id string) string {
 	w.Helper()
 	r, err := w.client.Runs.Get(w.Context(), id)
@@ -113,8 +117,8 @@ func (w *tenant) allData(id string) string {
 	return all.String()
 }
 
-// withOther runs an attack during a run of another organisation, which must not be
-// affected.
+// withOther executes an attack during a run of another organisation, and checks that
+// the attack does not affect this run.
 func (w *tenant) withOther(attack func()) {
 	w.Helper()
 	other := w.host.tenant(w.T)
@@ -127,7 +131,7 @@ func (w *tenant) withOther(attack func()) {
 	other.checkNormalRun()
 }
 
-// checkNormalRun checks that a normal run completes.
+// checkNormalRun checks that a simple run completes with the expected output.
 func (w *tenant) checkNormalRun() {
 	w.Helper()
 	want := "python\nfiles 3\n"
@@ -136,11 +140,11 @@ func (w *tenant) checkNormalRun() {
 	}
 }
 
-// find returns the paths of the files below the data folder that contain the text.
+// find returns the paths of the files in the data folder that contain the text.
 func (h *host) find(text string) (places []string) {
 	_ = filepath.WalkDir(h.Data, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it may have been removed
+			return nil // the file may have been removed during the walk
 		}
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
 			places = append(places, path)
@@ -150,7 +154,7 @@ func (h *host) find(text string) (places []string) {
 	return places
 }
 
-// lines returns the lines of a text that start with a word.
+// lines returns the lines of text that begin with word.
 func lines(text, word string) []string {
 	all := strings.Split(text, "\n")
 	return slices.DeleteFunc(all, func(l string) bool { return !strings.HasPrefix(l, word) })
@@ -163,7 +167,8 @@ func python(program string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// mark returns a word that is unique among the tests.
+// mark returns a word that identifies the test: "mark" and the lower-case letters of
+// its name.
 func mark(w *tenant) string {
 	return "mark" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
