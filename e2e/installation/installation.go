@@ -1,6 +1,7 @@
 // Package installation builds the program and starts servers for end-to-end tests.
 //
-// The clients that it returns check every HTTP exchange against the OpenAPI document.
+// The clients that the package returns check every HTTP exchange against the OpenAPI
+// document.
 package installation
 
 import (
@@ -28,7 +29,7 @@ import (
 // waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// binary is the program under test, built once.
+// binary is the program under test, which is built once.
 var binary struct {
 	once sync.Once
 	dir  string
@@ -58,12 +59,13 @@ func Binary(t testing.TB) string {
 // CleanUp removes the program that Binary built. TestMain calls it last.
 func CleanUp() error { return os.RemoveAll(binary.dir) }
 
-// Host is an installation: a data folder and an address, which successive servers use.
+// Host is an installation: a data folder and an address. Servers that are started one
+// after the other use both.
 type Host struct {
 	t       *testing.T
 	Data    string
 	Listen  string
-	Flags   []string      // of the next server
+	Flags   []string      // flags of the next server
 	Env     []string      // added to the environment of the next server
 	Server  *exec.Cmd     // nil before Start and after Stop
 	Exited  chan struct{} // closed when the server has exited
@@ -96,14 +98,14 @@ func Reserve(t testing.TB) string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	Check(t, err)
 	t.Cleanup(func() { Check(t, unix.Close(fd)) })
-	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // servers set this option too
+	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // servers also set this option
 	Check(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := unix.Getsockname(fd)
 	Check(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
-// Write appends output of a server to the log.
+// Write appends the output of a server to the log. It implements io.Writer.
 func (h *Host) Write(p []byte) (int, error) {
 	h.logLock.Lock()
 	defer h.logLock.Unlock()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Seed returns the seed of a random test: the number in STINT_TEST_SEED, or a new
-// one. It logs the seed.
+// Seed returns the seed of a random test, which is the number in STINT_TEST_SEED or a
+// random number, and logs it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()

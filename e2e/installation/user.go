@@ -20,7 +20,8 @@ func Agent(t testing.TB, c *client.Client, name, more string) {
 	Check(t, err)
 }
 
-// Create creates a run, of the agent "shell" by default.
+// Create creates a run and returns it. If n names no agent, session, or checkpoint, the
+// agent is "shell".
 func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
 	t.Helper()
 	if n.Agent == "" && n.SessionID == "" && n.CheckpointID == "" {
@@ -44,7 +45,7 @@ func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
 	return r
 }
 
-// Story returns the events and logs of a run for a failure message.
+// Story returns the events and logs of a run so far, for a failure message.
 func Story(t testing.TB, c *client.Client, id string) string {
 	t.Helper()
 	var b strings.Builder
@@ -78,7 +79,8 @@ func Output(t testing.TB, e stint.Event) (o stint.OutputData) {
 	return o
 }
 
-// Logs returns the log entries of a type so far. The empty type means all.
+// Logs returns the log entries of a run so far that have the type kind, or all entries
+// if kind is empty.
 func Logs(t testing.TB, c *client.Client, id string, kind stint.LogType) (all []stint.LogEntry) {
 	t.Helper()
 	for e, err := range c.Runs.Logs(t.Context(), id, client.LogFilter{Type: kind}) {
