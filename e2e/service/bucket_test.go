@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// TestFilesInBucket stores the files of a service in a bucket and reads them after the
-// service was killed.
+// TestFilesInBucket checks that a service with a bucket can read its files again after
+// it was killed, and that its log does not contain the credentials.
 func TestFilesInBucket(t *testing.T) {
 	server := bucketServer(t)
 	installation.Check(t, server.NewBucket("bucket"))
@@ -62,7 +62,8 @@ func checkArtifacts(t *testing.T, c *client.Client) {
 	}
 }
 
-// TestMissingBucket checks that the server reports a missing bucket and exits.
+// TestMissingBucket checks that a server exits with a helpful error if its bucket does
+// not exist.
 func TestMissingBucket(t *testing.T) {
 	server := bucketServer(t)
 	cmd := exec.CommandContext(t.Context(), installation.Binary(t), "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", server.URL("nowhere"))
@@ -94,7 +95,8 @@ func packed(t *testing.T, files map[string]string) io.Reader {
 	return &b
 }
 
-// unpacked downloads the latest version of an artifact and returns one file.
+// unpacked downloads the current version of an artifact and returns the content of one
+// file.
 func unpacked(t *testing.T, c *client.Client, id, name string) string {
 	t.Helper()
 	var archive bytes.Buffer

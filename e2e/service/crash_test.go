@@ -20,11 +20,12 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// crashPlan is how often a server is killed and how many runs it has each time.
+// crashPlan is the number of crashes of a test, and the number of runs that are created
+// before each crash.
 type crashPlan struct{ crashes, runs int }
 
-// TestKill9 kills the server repeatedly while runs write output, and compares the
-// journals with the events that clients received.
+// TestKill9 kills the server repeatedly while runs write output, and checks that
+// clients receive exactly the events in the journals.
 func TestKill9(t *testing.T) { kill9(t, crashPlan{6, 50}) }
 
 func TestSoakKill9(t *testing.T) { kill9(t, crashPlan{20, 50}) }
@@ -37,8 +38,8 @@ func kill9(t *testing.T, p crashPlan) {
 	checkIntegrity(t, filepath.Join(h.Data, "stint.db"))
 }
 
-// TestKill9PostgreSQL is TestKill9 with PostgreSQL, which also crashes in every
-// second round.
+// TestKill9PostgreSQL is TestKill9 with PostgreSQL. In every second round, PostgreSQL
+// crashes, too.
 func TestKill9PostgreSQL(t *testing.T) { kill9PostgreSQL(t, crashPlan{4, 50}) }
 
 func TestSoakKill9PostgreSQL(t *testing.T) { kill9PostgreSQL(t, crashPlan{10, 50}) }
@@ -71,8 +72,9 @@ func checkIntegrity(t *testing.T, path string) {
 	}
 }
 
-// crashRepeatedly creates runs with output, calls kill at a random time, starts the
-// server again, and checks the runs, once per crash of the plan.
+// crashRepeatedly repeats the following once per crash of the plan: it creates runs,
+// calls kill while they write output, starts the server again, and checks the runs. It
+// fails the test unless some runs completed and some were lost.
 func crashRepeatedly(t *testing.T, h *installation.Host, p crashPlan, kill func(round int)) {
 	c := h.Login(t, "acme")
 	installation.Agent(t, c, "shell", "")
@@ -94,14 +96,15 @@ const (
 	endless   = `echo "$STINT_RUN_ID begins"; sleep 600`
 )
 
-// In the first two rounds, the state of a run at the kill does not depend on the
-// speed of the machine: one run has ended, or one run has started and does not end.
+// In the first two rounds, the state of the first run at the kill does not depend on
+// the speed of the machine: the run has ended in round roundAfterEnd, and has started
+// and does not end in round roundWhileRunning.
 const (
 	roundAfterEnd = iota
 	roundWhileRunning
 )
 
-// script returns the prompt of a run.
+// script returns the prompt of the ith run of a round.
 func script(round, i int) string {
 	if round == roundWhileRunning && i == 0 {
 		return endless
@@ -109,7 +112,9 @@ func script(round, i int) string {
 	return talkative
 }
 
-// awaitKillTime waits for the time of a kill, which is random after the first rounds.
+// awaitKillTime waits for the time at which the server is to be killed. In the first
+// two rounds, it waits for the state of the first run; in later rounds, for a random
+// time.
 func awaitKillTime(t *testing.T, c *client.Client, round int, ids []string) {
 	t.Helper()
 	switch round {
@@ -122,7 +127,8 @@ func awaitKillTime(t *testing.T, c *client.Client, round int, ids []string) {
 	}
 }
 
-// awaitOutput waits for the first output of a run.
+// awaitOutput waits for the first output of a run. It ends the test if the run ends
+// without output.
 func awaitOutput(t *testing.T, c *client.Client, id string) {
 	t.Helper()
 	for e, err := range c.Runs.Events(t.Context(), id, 0) {
@@ -140,7 +146,7 @@ func crash(t *testing.T, h *installation.Host, c *client.Client, round, runs int
 	var followers sync.WaitGroup
 	for i := range ids {
 		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: script(round, i)}).ID
-		followers.Go(func() { seen.follow(apitest.AllowFailure(t.Context()), c, ids[i]) }) // the database may be unavailable for a moment
+		followers.Go(func() { seen.follow(apitest.AllowFailure(t.Context()), c, ids[i]) }) // requests may fail while the database is unavailable
 	}
 	awaitKillTime(t, c, round, ids)
 	kill(round)
@@ -161,8 +167,8 @@ func crash(t *testing.T, h *installation.Host, c *client.Client, round, runs int
 	return completed, lost
 }
 
-// isCompleted reports whether a run completed. It fails the test unless the run
-// completed or was lost with its worker.
+// isCompleted reports whether a run completed. It fails the test if the run neither
+// completed nor failed with the reason worker_lost.
 func isCompleted(t *testing.T, r *stint.Run) (completed bool) {
 	t.Helper()
 	lost := r.Status == stint.Failed && r.StatusReason != nil && *r.StatusReason == stint.ReasonWorkerLost && r.Error != nil
@@ -172,7 +178,7 @@ func isCompleted(t *testing.T, r *stint.Run) (completed bool) {
 	return r.Status == stint.Completed
 }
 
-// observer collects the events that followers received.
+// observer collects the events and errors that followers of runs received, by run ID.
 type observer struct {
 	mu     sync.Mutex
 	events map[string][]stint.Event
@@ -183,7 +189,8 @@ func newObserver() *observer {
 	return &observer{events: map[string][]stint.Event{}, errs: map[string]error{}}
 }
 
-// follow reads the events of a run to the end. After an interruption, it resumes.
+// follow reads the events of a run to the end. The client resumes the stream after an
+// interruption.
 func (o *observer) follow(ctx context.Context, c *client.Client, id string) {
 	for e, err := range c.Runs.Events(ctx, id, 0) {
 		o.mu.Lock()
@@ -196,7 +203,8 @@ func (o *observer) follow(ctx context.Context, c *client.Client, id string) {
 	}
 }
 
-// compare compares the events that a follower received with the journal.
+// compare checks that the follower of a run received exactly the events of the journal,
+// and that the last event is complete.
 func (o *observer) compare(t *testing.T, c *client.Client, id string) {
 	t.Helper()
 	if err := o.errs[id]; err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestDockerIsRefused creates definitions with the removed Docker isolator.
+// TestDockerIsRefused checks that new definitions with the removed Docker isolator are
+// refused with an error that names the replacements.
 func TestDockerIsRefused(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -36,9 +37,10 @@ func TestDockerIsRefused(t *testing.T) {
 	}
 }
 
-// TestStoredDockerDefinitions uses a data folder of an earlier release with the Docker
-// isolator. Definitions that use it are readable, their runs fail with an error that
-// names the replacements, and the server reports the leftover folder.
+// TestStoredDockerDefinitions simulates the data folder of an earlier release that used
+// the Docker isolator. Definitions that name this isolator can be read, their runs fail
+// with an error that names the replacements, and the server reports the leftover
+// folder.
 func TestStoredDockerDefinitions(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -59,7 +61,7 @@ func TestStoredDockerDefinitions(t *testing.T) {
 		t.Fatalf("%d definitions were changed: %v", n, err)
 	}
 	left := filepath.Join(h.Data, "sandbox", "docker")
-	installation.Check(t, os.MkdirAll(filepath.Join(left, "boxes"), 0o700)) // earlier releases did so at every start
+	installation.Check(t, os.MkdirAll(filepath.Join(left, "boxes"), 0o700)) // earlier releases created this folder at every start
 	h.Start()
 	if strings.Contains(h.Log(), "Docker") {
 		t.Error("the server reports a Docker folder that was never used")

@@ -15,9 +15,9 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestHomeIsEncryptedAtRest searches the data folder of a server with default settings
-// for bytes that an agent wrote: it contains those of the workspace and does not contain
-// those of the home folder.
+// TestHomeIsEncryptedAtRest checks which files of an agent are encrypted at rest by
+// default: the data folder contains the bytes of a file in the workspace, and does not
+// contain the bytes of a file in the home folder.
 func TestHomeIsEncryptedAtRest(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t, "--gc-every", "0")
@@ -35,7 +35,8 @@ func TestHomeIsEncryptedAtRest(t *testing.T) {
 	for i, want := range []int{0, 1} {
 		mark, err := base64.StdEncoding.DecodeString(lines[i])
 		installation.Check(t, err)
-		// The folders of the sandbox are removed after the end of the run.
+		// The folders of the sandbox, which also contain the bytes, are removed after the
+		// end of the run.
 		got := countContaining(t, h.Data, mark)
 		for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); got = countContaining(t, h.Data, mark) {
 			<-time.After(50 * time.Millisecond)
@@ -44,7 +45,8 @@ func TestHomeIsEncryptedAtRest(t *testing.T) {
 			t.Errorf("%d files contain a part of %s, want %d", got, []string{"the home folder", "the workspace"}[i], want)
 		}
 	}
-	// A second copy of the home folder's bytes in the workspace is not encrypted.
+	// The second run copies the file in the home folder to the workspace, so that the
+	// same bytes are stored both encrypted and unencrypted.
 	second := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{SessionID: first.SessionID, Prompt: "cp $HOME/notes open; sha256sum <$HOME/notes"}).ID)
 	h.Stop(os.Interrupt)
 	checkStorage(t, h)
@@ -55,8 +57,8 @@ func TestHomeIsEncryptedAtRest(t *testing.T) {
 	}
 }
 
-// countContaining returns the number of files below dir that contain part. It ignores
-// files that are removed meanwhile.
+// countContaining returns the number of files below dir that contain piece. It ignores
+// files that are removed during the search.
 func countContaining(t *testing.T, dir string, piece []byte) (n int) {
 	t.Helper()
 	installation.Check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -19,8 +19,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestBucketFaultsAtEndOfRun causes faults of the bucket at the end of a run. The run
-// completes with all its files, or fails with an error.
+// TestBucketFaultsAtEndOfRun checks that a run completes with all its files if faults
+// of the bucket at the end of the run are temporary, and fails with an error if they
+// are permanent.
 func TestBucketFaultsAtEndOfRun(t *testing.T) {
 	t.Parallel()
 	server := bucketServer(t)
@@ -32,7 +33,7 @@ func TestBucketFaultsAtEndOfRun(t *testing.T) {
 	installation.Agent(t, c, "shell", "")
 	for _, end := range []struct {
 		how    string
-		fault  func(try int) s3test.Fault // of each attempt to write an object
+		fault  func(try int) s3test.Fault // fault of the nth attempt to write an object; nil means no faults
 		status stint.Status
 	}{
 		{"well", nil, stint.Completed},
@@ -66,8 +67,8 @@ func TestBucketFaultsAtEndOfRun(t *testing.T) {
 	checkStorage(t, h)
 }
 
-// checkStorage runs the garbage collection and checks that the storage is complete and
-// contains nothing else.
+// checkStorage runs the garbage collection without a grace period, and checks that fsck
+// then finds neither unreferenced nor damaged objects.
 func checkStorage(t *testing.T, h *installation.Host) {
 	t.Helper()
 	for _, args := range [][]string{{"gc", "--grace", "0"}, {"fsck", "--json"}} {
@@ -81,7 +82,8 @@ func checkStorage(t *testing.T, h *installation.Host) {
 	}
 }
 
-// TestFullDisk pushes more bytes than the disk can store.
+// TestFullDisk checks that a push of more bytes than the disk can store fails with a
+// helpful error, and that the earlier version can still be pulled.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()

@@ -17,7 +17,9 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// inspector prints a variable, its root folder, and paths that must not exist.
+// inspector is a program that prints the entries of its root folder, a variable, and a
+// file of the image. It also prints whether it can change the file, see programs of the
+// host, and write to its working directory.
 const inspector = `package main
 
 import (
@@ -42,7 +44,8 @@ func main() {
 }
 `
 
-// TestImages runs an agent in an image from a local registry.
+// TestImages runs an agent in an image from a local registry. The definition names the
+// image by its tag or by its digest.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -73,8 +76,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestInvalidImages checks that images which cannot be used are refused as early as
-// possible with a helpful error.
+// TestInvalidImages checks the errors for images that cannot be used. An invalid
+// reference is refused in the definition; other faults make the run fail.
 func TestInvalidImages(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -102,7 +105,8 @@ func TestInvalidImages(t *testing.T) {
 	}
 }
 
-// TestWeakerIsolationIsRefused creates an agent with a weaker sandbox than the server.
+// TestWeakerIsolationIsRefused checks that a definition cannot select a weaker isolator
+// than that of the server.
 func TestWeakerIsolationIsRefused(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
@@ -120,7 +124,8 @@ func TestWeakerIsolationIsRefused(t *testing.T) {
 	}
 }
 
-// TestStrongerSandbox runs an agent with a stronger sandbox than the default.
+// TestStrongerSandbox checks that a definition can select a stronger isolator than that
+// of the server.
 func TestStrongerSandbox(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -141,7 +146,7 @@ func imageAgent(t *testing.T, c *client.Client, name, image string) {
 	installation.Check(t, err)
 }
 
-// program returns a static program.
+// program compiles a Go program to a statically linked binary and returns the binary.
 func program(t *testing.T, source string) []byte {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,14 +18,15 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// TestKill9GVisor kills the server while gVisor kernels run.
+// TestKill9GVisor kills the server while runs execute in gVisor sandboxes.
 func TestKill9GVisor(t *testing.T) {
 	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
 	h.Start()
 	crashRepeatedly(t, h, crashPlan{4, 6}, func(int) { h.Stop(syscall.SIGKILL) })
 }
 
-// TestKill9WhilePulling kills the server while it pulls an image.
+// TestKill9WhilePulling kills the server while it pulls an image. The next server must
+// remove the partial image, and the run must fail.
 func TestKill9WhilePulling(t *testing.T) {
 	t.Parallel()
 	halved := make(chan struct{})
@@ -64,11 +65,12 @@ func TestKill9WhilePulling(t *testing.T) {
 	}
 }
 
-// stalled is a response that stops in the middle until the client disconnects.
+// stalled is a response writer that forwards left bytes. It then calls stall and blocks
+// until the client disconnects.
 type stalled struct {
 	http.ResponseWriter
 	request *http.Request
-	left    int // bytes before it stops
+	left    int // number of bytes that it still forwards
 	stall   func()
 }
 

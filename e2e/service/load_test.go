@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestSixtyConcurrentRuns starts sixty runs, which end only after all have started.
+// TestSixtyConcurrentRuns starts sixty runs, each of which ends only after all of them
+// have started.
 func TestSixtyConcurrentRuns(t *testing.T) {
 	const n = 60
 	h := installation.New(t, "--capacity", fmt.Sprint(n))
@@ -34,8 +35,8 @@ func TestSixtyConcurrentRuns(t *testing.T) {
 	}
 }
 
-// barrier starts a server that responds after n requests. It returns its address for
-// sandboxes.
+// barrier starts a server that responds to requests only after n requests have arrived.
+// It returns the address at which sandboxes reach the server.
 func barrier(t *testing.T, n int64) string {
 	t.Helper()
 	var came atomic.Int64
@@ -53,7 +54,9 @@ func barrier(t *testing.T, n int64) string {
 	return strings.Replace(place.Listener.Addr().String(), "127.0.0.1", stint.HostAlias, 1)
 }
 
-// queue is a server whose capacity is used up by runs of one organisation.
+// queue is a server with a capacity that runs of one organisation use up. many is the
+// client of this organisation, one is the client of another organisation, and holders
+// are the IDs of the runs that use up the capacity.
 type queue struct {
 	many, one *client.Client
 	holders   []string
@@ -74,7 +77,7 @@ func newQueue(t *testing.T, places int, flags ...string) *queue {
 	return q
 }
 
-// open ends the runs that use up the capacity.
+// open cancels the runs that use up the capacity.
 func (q *queue) open(t *testing.T) {
 	t.Helper()
 	for _, id := range q.holders {
@@ -83,8 +86,9 @@ func (q *queue) open(t *testing.T) {
 	}
 }
 
-// runOther completes a run of the other organisation and returns the number of runs that
-// are still pending.
+// runOther creates a run of the other organisation, calls open, and waits until the run
+// has ended. It returns the number of runs of the first organisation that are still
+// pending.
 func (q *queue) runOther(t *testing.T) (waiting int) {
 	t.Helper()
 	id := installation.Create(t, q.one, stint.NewRun{Prompt: "echo me too"}).ID
@@ -99,8 +103,8 @@ func (q *queue) runOther(t *testing.T) (waiting int) {
 	return waiting
 }
 
-// TestFairnessBetweenOrganisations queues a thousand runs of one organisation and one run
-// of another.
+// TestFairnessBetweenOrganisations queues a thousand runs of one organisation, and then
+// a run of another. This run must end while at least 500 of the thousand are pending.
 func TestFairnessBetweenOrganisations(t *testing.T) {
 	q := newQueue(t, 2, "--drain", "0")
 	for range 1000 {
@@ -111,8 +115,8 @@ func TestFairnessBetweenOrganisations(t *testing.T) {
 	}
 }
 
-// TestQueueIsWorkedOff queues two hundred runs of one organisation and one of another, and
-// checks that all of them complete.
+// TestQueueIsWorkedOff queues two hundred runs of one organisation and then a run of
+// another, and checks that all of them complete.
 func TestQueueIsWorkedOff(t *testing.T) {
 	q := newQueue(t, 4)
 	ids := make([]string, 200)
@@ -129,7 +133,8 @@ func TestQueueIsWorkedOff(t *testing.T) {
 	}
 }
 
-// TestDrain checks that runs can end after SIGTERM.
+// TestDrain checks that a run that is in progress when the server receives SIGTERM can
+// complete before the server exits.
 func TestDrain(t *testing.T) {
 	h := installation.New(t)
 	h.Start()

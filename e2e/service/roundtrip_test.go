@@ -24,14 +24,15 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// printTree is a script that prints all properties of the files in the working directory.
+// printTree is a script that prints, encoded in base64, the path, mode, time, kind,
+// target, and SHA-256 of the entries below the working directory.
 const printTree = `{ find . -mindepth 1 -printf '%p\0%m\0%T@\0%y\0%l\0'; printf '\0'; find . -type f -print0 | xargs -0 -r sha256sum -z; } | base64`
 
-// tree contains the mode, time, kind, target, and checksum of each path, as printed by
+// tree maps each path to its mode, time, kind, target, and checksum, as printed by
 // printTree.
 type tree map[string][5]string
 
-// parseTree parses the output of printTree.
+// parseTree returns the tree in the output of printTree.
 func parseTree(t *testing.T, printed string) tree {
 	t.Helper()
 	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(strings.TrimSpace(printed), "\n", ""))
@@ -72,7 +73,8 @@ func shell(t *testing.T, dir, script string) string {
 	return string(out)
 }
 
-// inSeconds returns the tree with the times of a zip.
+// inSeconds returns a copy of the tree with times in whole seconds, the precision of a
+// zip.
 func (s tree) inSeconds() tree {
 	s = maps.Clone(s)
 	for p, e := range s {
@@ -87,13 +89,13 @@ var oddNames = []string{
 	"\xff\xfe", "%2e%2e", ".hidden", "*", "é", "e\u0301", strings.Repeat("n", 120), "~", "#",
 }
 
-// changer creates shell scripts with random changes of a folder.
+// changer generates shell scripts that make random changes in a folder.
 type changer struct {
 	*rand.Rand
-	paths []string // the folder had at first, or new ones
+	paths []string // the initial paths of the folder, and those that newPath returned
 }
 
-// script returns a script with n changes. It ignores changes that fail.
+// script returns a script that makes n changes. The script ignores changes that fail.
 func (c *changer) script(n int) string {
 	var b strings.Builder
 	b.WriteString("{ true\n")
@@ -111,7 +113,8 @@ func (c *changer) existingPath() string {
 	return quoted(c.paths[c.IntN(len(c.paths))])
 }
 
-// newPath returns a path below a path that may be a folder.
+// newPath returns a path, quoted for a shell. Its parent is the working directory or a
+// known path, which may not be a folder.
 func (c *changer) newPath() string {
 	dir := "."
 	if len(c.paths) > 0 && c.IntN(3) > 0 {
@@ -156,18 +159,19 @@ func (c *changer) change() string {
 		return "cp -aT " + c.existingPath() + " " + c.newPath()
 	case 12:
 		return "true >" + c.newPath()
-	default: // other content with the same length and time
+	default: // change the content, but neither its length nor the modification time
 		p := c.existingPath()
 		return fmt.Sprintf(`if test -s %s -a -f %s; then touch -r %s /tmp/time.$$; printf %d | dd of=%s conv=notrunc; touch -r /tmp/time.$$ %s; fi`, p, p, p, c.IntN(9), p, p)
 	}
 }
 
-// chmod keeps folders accessible to their owner.
+// chmod returns a command that sets the mode of a path. Folders stay accessible to
+// their owner.
 func chmod(mode, p string) string {
 	return fmt.Sprintf("chmod %s %s; test -d %s && chmod u+x %s", mode, p, p, p)
 }
 
-// quoted quotes a path of any bytes for a shell.
+// quoted quotes a path for a shell. The path may contain any bytes except NUL.
 func quoted(p string) string {
 	var b strings.Builder
 	for i := range len(p) {
@@ -176,8 +180,9 @@ func quoted(p string) string {
 	return `"$(printf '` + b.String() + `')"`
 }
 
-// TestRandomFileRoundTrip changes random trees in clients and runs, and transfers them in
-// every way with every storage. Content, modes, and times in nanoseconds must not change.
+// TestRandomFileRoundTrip changes random trees in local folders and in runs, and
+// transfers them in every way, with every kind of storage. Content, modes, and times in
+// nanoseconds must not change.
 func TestRandomFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *installation.Host{
@@ -212,7 +217,8 @@ func TestRandomFileRoundTrip(t *testing.T) {
 	}
 }
 
-// roundTrip is a tree in a service and a folder with the expected content.
+// roundTrip is an artifact and a local folder, which contain the same tree after each
+// push and each run. want is this tree.
 type roundTrip struct {
 	*testing.T
 	c           *client.Client
@@ -231,7 +237,8 @@ func (w *roundTrip) remote(version string) transfer.ClientRemote {
 	return transfer.ClientRemote{Client: w.c, Trees: w.c.Artifacts, ID: w.tree, Version: version}
 }
 
-// push changes the folder and pushes it as a new version.
+// push makes n changes and those of the script more in the local folder, pushes the
+// folder as a new version, and checks the download of the version.
 func (w *roundTrip) push(n int, more string) {
 	w.Helper()
 	shell(w.T, w.dir, w.script(n, more))
@@ -241,7 +248,9 @@ func (w *roundTrip) push(n int, more string) {
 	w.same("download after a push", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
 }
 
-// run changes the tree in a run and downloads it in every way.
+// run makes n changes and those of the script more in a run, and checks the new
+// version: it pulls the version into an empty folder and into the local folder, and
+// downloads it in several formats.
 func (w *roundTrip) run(n int, more string) {
 	w.Helper()
 	prompt := printTree + "; echo \\#\n" + w.script(n, more) + printTree
@@ -253,7 +262,7 @@ func (w *roundTrip) run(n int, more string) {
 	w.same("before the run", parseTree(w.T, before), w.want)
 	w.want = parseTree(w.T, after)
 	empty := w.TempDir()
-	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // w.dir contains the older version
+	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // w.dir contains the previous version
 		if cache != "" {
 			cache = filepath.Join(w.caches, cache)
 		}
@@ -281,7 +290,8 @@ func (w *roundTrip) download(format string) *bytes.Buffer {
 	return &b
 }
 
-// unpacked downloads an archive and unpacks it with a program that is given a folder.
+// unpacked downloads an archive and unpacks it with a shell command that reads standard
+// input. unpacked appends the target folder to the command.
 func (w *roundTrip) unpacked(format, program string) tree {
 	w.Helper()
 	dir := w.TempDir()
@@ -294,7 +304,8 @@ func (w *roundTrip) unpacked(format, program string) tree {
 	return readTree(w.T, dir)
 }
 
-// Python programs that print a tar or a zip like printTree.
+// Python programs that print the entries of a tar or zip archive in the format of
+// printTree.
 const (
 	archiveReader = `
 import base64, hashlib, struct, sys, tarfile, zipfile
@@ -325,7 +336,7 @@ for i in archive.infolist():
 print(base64.b64encode(out + b"\0" + sums).decode())`
 )
 
-// listed downloads an archive and lists it with a Python program.
+// listed downloads an archive and returns the tree that a Python program prints for it.
 func (w *roundTrip) listed(format, program string) tree {
 	w.Helper()
 	file := filepath.Join(w.TempDir(), "archive")
@@ -337,7 +348,7 @@ func (w *roundTrip) listed(format, program string) tree {
 	return parseTree(w.T, string(out))
 }
 
-// output returns the output of a run.
+// output waits until a run has ended and returns its output.
 func output(t *testing.T, c *client.Client, run string) string {
 	t.Helper()
 	var text strings.Builder
