@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// TestDemoWithModel runs the demonstration with a local model, whose key must not be
-// visible.
+// TestDemoWithModel runs the demonstration with a local model server, and checks that
+// the output does not contain the key of the model.
 func TestDemoWithModel(t *testing.T) {
 	t.Parallel()
 	const key = "a-key-of-the-demonstration"

@@ -80,7 +80,8 @@ func TestScripts(t *testing.T) {
 // deadline is the maximum time to wait for an event, even on a busy machine.
 const deadline = 3 * time.Minute
 
-// exitCode runs a command and checks its exit code: code 2 stint …
+// exitCode implements the script command "code N COMMAND...", which executes a command
+// and checks that its exit code is N.
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N command...")
@@ -98,14 +99,14 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// server is a process 'stint serve'.
+// server is a process that executes 'stint serve'.
 type server struct {
 	cmd   *exec.Cmd
 	ended chan error
-	log   strings.Builder // must be read after the exit
+	log   strings.Builder // standard error; read only after the process has exited
 }
 
-// running contains the servers of the scripts by working folder.
+// running contains the server of each script, by the working folder of the script.
 var running registry
 
 type registry struct{ m sync.Map }
@@ -120,8 +121,9 @@ func (r *registry) get(ts *testscript.TestScript) *server {
 	return s.(*server)
 }
 
-// serve starts a server with the data folder $WORK/data on a free port, logs in unless
-// --anonymous is given, and sets STINT_DATA: serve [--anonymous] [flags...]
+// serve implements the script command "serve [--anonymous] [flags...]". It starts a
+// server with the data folder $WORK/data on a free port, sets SERVER and STINT_DATA,
+// and logs in unless --anonymous is given.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	login := true
 	if len(args) > 0 && args[0] == "--anonymous" {
@@ -140,7 +142,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.cmd.Start())
 	line := make(chan []byte, 1)
 	go func() {
-		first, _ := bufio.NewReader(out).ReadBytes('\n') // empty if the server exits
+		first, _ := bufio.NewReader(out).ReadBytes('\n') // incomplete or empty if the server exits
 		line <- first
 		s.ended <- s.cmd.Wait()
 	}()
@@ -164,7 +166,8 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stop stops the server with SIGTERM: halt (stop is a command of testscript)
+// stop implements the script command halt, which stops the server with SIGTERM. The
+// name stop is already a command of testscript.
 func stop(ts *testscript.TestScript, _ bool, _ []string) {
 	running.get(ts).stop(ts)
 }
@@ -187,9 +190,10 @@ func (s *server) stop(ts *testscript.TestScript) {
 	}
 }
 
-// capture returns a command that sets a variable to the match of a pattern in the last
-// output of a stream: capture NAME [PATTERN]. Without a pattern, the value is the whole
-// output without surrounding white space.
+// capture returns the script command "capture NAME [PATTERN]". The command removes the
+// white space around the last output of stream and sets the variable NAME to the last
+// group of the first match of PATTERN. If PATTERN has no groups, the value is the whole
+// match; without PATTERN, it is the whole output.
 func capture(stream string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < 1 || len(args) > 2 {
@@ -212,7 +216,8 @@ func captureFrom(ts *testscript.TestScript, found string, args []string) {
 	ts.Setenv(args[0], found)
 }
 
-// until repeats a command until its output matches a pattern: until PATTERN command...
+// until implements the script command "until PATTERN COMMAND...", which repeats a
+// command until it succeeds with an output that matches PATTERN.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until PATTERN command...")
@@ -227,7 +232,8 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s did not appear in time", args[0])
 }
 
-// empty checks that a folder has no entries: empty DIR
+// empty implements the script command "empty DIR", which checks that a folder has no
+// entries. "! empty DIR" checks that it has entries.
 func empty(ts *testscript.TestScript, neg bool, args []string) {
 	entries, err := os.ReadDir(ts.MkAbs(args[0]))
 	ts.Check(err)
