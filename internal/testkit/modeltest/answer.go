@@ -24,7 +24,7 @@ type answer struct {
 
 func (a answer) text() string { return strings.Join(a.pieces, "") }
 
-// reply returns the response for the next step of the script.
+// reply returns the response to p: the result of the next step of the script.
 func reply(p prompt, s script, id string, now time.Time) answer {
 	next := s.next(p)
 	a := answer{id: id, model: p.model, at: now, think: next.think, usage: s.usage}
@@ -44,8 +44,8 @@ func reply(p prompt, s script, id string, now time.Time) answer {
 	return a
 }
 
-// next returns the step that responds to p. For each tool result after the user's newest
-// message, one step has already been executed.
+// next returns the step that determines the response to p. Each tool result after the
+// user's newest message stands for one step that has already been executed.
 func (s script) next(p prompt) step { return s.steps[min(len(p.results), len(s.steps)-1)] }
 
 // call returns the tool call of the step, or nil for the final answer. If the client
@@ -108,8 +108,8 @@ func shorten(text string) string {
 	return text[:end] + "…"
 }
 
-// split returns n pieces of a text of about the same length, or fewer if the text has
-// fewer characters.
+// split splits a text into n pieces of about the same length. If the text has fewer than
+// n characters, split returns one piece per character, but at least one piece.
 func split(text string, n int) []string {
 	runes := []rune(text)
 	n = max(1, min(n, len(runes)))

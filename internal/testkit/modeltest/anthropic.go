@@ -59,7 +59,7 @@ func streamAnthropic(_ prompt, a answer) []event {
 	return events
 }
 
-// anthropicBlock returns the events of one block: its start, its deltas, and its end.
+// anthropicBlock returns the events of content block i: its start, deltas, and end.
 func anthropicBlock(i int, block object, a answer) []event {
 	var empty object
 	var deltas []object
@@ -113,8 +113,8 @@ func (a answer) anthropicStop() string {
 	return "end_turn"
 }
 
-// anthropic returns the usage with out output tokens. input_tokens excludes the tokens
-// read from and written to the cache.
+// anthropic returns the usage in the format of Anthropic, with out as the number of
+// output tokens. input_tokens excludes the tokens read from and written to the cache.
 func (u usage) anthropic(out int) object {
 	return object{
 		"input_tokens": u.in - u.cacheRead - u.cacheWrite, "cache_read_input_tokens": u.cacheRead,

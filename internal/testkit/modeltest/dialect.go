@@ -13,7 +13,7 @@ const (
 	Gemini    = "gemini"
 )
 
-// dialect is the protocol of a provider.
+// dialect contains the functions that implement the protocol of a model API.
 type dialect struct {
 	// read parses a request. Depending on the dialect, the model is in the path or in
 	// the body.
@@ -22,14 +22,14 @@ type dialect struct {
 	// object.
 	stream func(p prompt, a answer) []event
 	whole  func(a answer) object
-	// fault returns the body of an error.
+	// fault returns the body of an error response.
 	fault func(code int, message string) object
 }
 
 type object = map[string]any
 
-// event is a server-sent event. A string in data is sent unchanged, and any other value
-// as JSON.
+// event is a server-sent event. If data is a string, it is sent unchanged. Any other
+// value is sent as JSON.
 type event struct {
 	name string // empty in dialects without event names
 	data any
@@ -42,8 +42,8 @@ var dialects = map[string]dialect{
 	Gemini:    {readGemini, streamGemini, wholeGemini, faultGemini},
 }
 
-// dialectOf returns the dialect of a model call, which depends only on the end of its
-// path. It returns "" for other paths.
+// dialectOf returns the dialect of a request, which depends only on the end of its path.
+// If the request is not a model call, dialectOf returns "".
 func dialectOf(path string) string {
 	switch {
 	case strings.HasSuffix(path, "/messages"):

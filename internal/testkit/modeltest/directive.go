@@ -11,24 +11,24 @@ import (
 
 const (
 	maxSleep = 10 * time.Minute
-	maxSlow  = 1000 // maximum pieces of a text
+	maxSlow  = 1000 // maximum number of pieces of a text
 )
 
 // script contains the directives of a prompt.
 type script struct {
 	steps []step  // not empty; the last step is the final answer
 	say   *string // text of the final answer, nil if not given
-	usage usage   // tokens that each response reports
-	slow  int     // pieces of the final text, at least 1
+	usage usage   // numbers of tokens that each response reports
+	slow  int     // number of pieces of the final text, at least 1
 }
 
-// step is one response of the model.
+// step describes one response of the model.
 type step struct {
 	run   string          // command for the client's shell tool, or ""
 	tool  string          // name of the tool to call, or ""
-	args  json.RawMessage // arguments of tool
+	args  json.RawMessage // arguments of the tool, a JSON object
 	think string          // reasoning before the response, or ""
-	sleep time.Duration   // delay after the first event
+	sleep time.Duration   // delay after the first event, or before a response that is not a stream
 	cut   bool            // close the connection in the middle of the response
 	code  int             // error status to refuse the request with, or 0
 	times int             // number of requests to refuse with code; 0 means all
@@ -38,8 +38,8 @@ type step struct {
 // reasoning.
 type usage struct{ in, out, cacheRead, cacheWrite, reasoning int }
 
-// directives contains, by name of a directive, the function that applies the
-// directive's value to the script and the next step.
+// directives contains a function for each directive, by name. The function applies the
+// value of the directive to the script or to the next step.
 var directives = map[string]func(s *script, next *step, value string) error{
 	"run":   (*script).addRun,
 	"tool":  (*script).addTool,
@@ -55,7 +55,8 @@ var directives = map[string]func(s *script, next *step, value string) error{
 	"usage": func(s *script, _ *step, value string) error { return s.usage.read(value) },
 }
 
-// parse parses the directives in a prompt and ignores other text.
+// parse returns the script that the directives in a prompt describe. It ignores other
+// text. If the value of a directive is invalid, it returns an error.
 func parse(prompt string) (script, error) {
 	s := script{usage: usage{in: 100, out: 20}, slow: 1}
 	var next step
@@ -78,8 +79,8 @@ func parse(prompt string) (script, error) {
 	return s, nil
 }
 
-// directive splits the text after two opening brackets into a known name, its value,
-// and the text after the closing brackets. ok is false if the text is not a directive.
+// directive splits the text after [[ into the name of a directive, its value, and the
+// text after ]]. ok is false if the name is unknown or the directive is not closed.
 func directive(text string) (name, value, tail string, ok bool) {
 	n := strings.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
 	if n < 0 || directives[text[:n]] == nil {
@@ -100,9 +101,9 @@ func directive(text string) (name, value, tail string, ok bool) {
 	return name, strings.TrimSpace(text[:end]), text[end+2:], true
 }
 
-// closing returns the position of the brackets that end a value, or -1. They follow the
-// JSON if the value is JSON or ends with it. Other values may contain pairs of double
-// brackets, like conditions in bash.
+// closing returns the index of the ]] that ends the value at the start of text, or -1 if
+// the value does not end. A value may contain JSON with any brackets, as described at
+// jsonEnd. Other values may contain pairs of [[ and ]], such as conditions of Bash.
 func closing(text string) int {
 	if end := jsonEnd(text); end >= 0 {
 		return end
@@ -128,8 +129,8 @@ func closing(text string) int {
 	return -1
 }
 
-// jsonEnd returns the position of the brackets after a value that consists of JSON, or
-// of one word and a JSON object. It returns -1 for other values.
+// jsonEnd returns the index of the ]] after a value that consists of a JSON object or
+// array, or of one word and a JSON object. It returns -1 for other values.
 func jsonEnd(text string) int {
 	start := len(text) - len(strings.TrimLeft(text, " \n\t"))
 	if start == len(text) {

@@ -9,7 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// plain returns a step that only answers, with other fields.
+// plain returns the line in the result of Steps for a step without directives. Each of
+// fields, such as http=503*2, replaces a field in the line.
 func plain(fields ...string) string {
 	line := `run="" tool="" args= think="" sleep=0s cut=false http=0*0`
 	for _, f := range fields {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Steps parses a prompt and returns its steps, one per line.
+// Steps parses a prompt and returns its script as text: one line for each step, and a
+// last line with the other values.
 func Steps(prompt string) (string, error) {
 	s, err := parse(prompt)
 	if err != nil {
@@ -22,8 +23,8 @@ func Steps(prompt string) (string, error) {
 	return b.String(), nil
 }
 
-// OwnText returns the part of a text that the user wrote.
+// OwnText returns the part of a text that the user wrote, or "".
 func OwnText(text string) string { return ownText(text) }
 
-// Fill returns an object for a JSON Schema.
+// Fill returns a generated object, as JSON, that has the required fields of a JSON Schema.
 func Fill(form string) string { return string(readSchema([]byte(form)).fill(nil)) }

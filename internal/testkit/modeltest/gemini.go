@@ -127,8 +127,8 @@ func (a answer) geminiCall() object {
 	return object{"functionCall": object{"id": "call_" + a.call.id, "name": a.call.tool.name, "args": a.call.args}}
 }
 
-// gemini returns the usage. Gemini counts reasoning tokens separately from other output
-// tokens.
+// gemini returns the usage in the format of Gemini, which counts reasoning tokens
+// separately from other output tokens.
 func (u usage) gemini() object {
 	return object{
 		"promptTokenCount": u.in, "cachedContentTokenCount": u.cacheRead, "candidatesTokenCount": u.out - u.reasoning,

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// TestGolden compares all bytes of the responses in each dialect.
+// TestGolden compares the responses in each dialect with the files in testdata, byte by
+// byte. The flag -update writes these files.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	scenarios := []struct {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// player sends one answer. It waits and closes the connection as the step requires.
+// player sends one answer to the client. It waits before it continues, and closes the
+// connection early, if the step requires this.
 type player struct {
 	w       http.ResponseWriter
 	gone    <-chan struct{} // closed when the client has disconnected
@@ -17,7 +18,7 @@ type player struct {
 }
 
 // stream sends the first event immediately and the others after the delay of the step.
-// If the step is cut, it sends only half of them.
+// If the step is cut, stream closes the connection after half of the events.
 func (p player) stream(events []event) {
 	p.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	p.w.Header().Set("Cache-Control", "no-cache")
@@ -35,7 +36,8 @@ func (p player) stream(events []event) {
 	}
 }
 
-// whole sends an answer as one object.
+// whole sends an answer as one object after the delay of the step. If the step is cut,
+// whole closes the connection after half of the bytes.
 func (p player) whole(body object) {
 	p.wait()
 	data := encode(body)
@@ -49,8 +51,8 @@ func (p player) whole(body object) {
 	_, _ = p.w.Write(data) // the client may have disconnected
 }
 
-// wait waits for the delay of the step. It ends the response if the client
-// disconnects or the server closes.
+// wait waits for the delay of the step. If the client disconnects or the server closes,
+// wait panics with http.ErrAbortHandler, which ends the response.
 func (p player) wait() {
 	if p.step.sleep == 0 {
 		return
@@ -80,7 +82,7 @@ func (e event) encode() []byte {
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // answers contain only values from JSON
+		panic(err) // cannot happen, because answers contain only values that JSON can represent
 	}
 	return data
 }

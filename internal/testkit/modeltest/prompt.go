@@ -9,16 +9,16 @@ import (
 type prompt struct {
 	model   string
 	stream  bool
-	counted bool     // a stream ends with the usage, which Chat Completions requests
+	counted bool     // the client requested the usage at the end of a stream; only Chat Completions has this option
 	users   []string // texts of the user's messages
 	results []string // results of tools after the user's newest message
-	length  int      // number of items in the conversation, for identifiers
+	length  int      // number of items in the conversation, a part of generated IDs
 	tools   []tool
-	asks    *schema // the schema of the final answer, nil for text
+	asks    *schema // schema of the final answer if it must be JSON; nil for text
 }
 
-// user adds a message with the role user. A message with only texts that the client
-// generated counts only for length.
+// user adds a message with the role user. It ignores texts that the client generated. If
+// no other text remains, user only increments length.
 func (p *prompt) user(texts ...string) {
 	p.length++
 	var own []string
@@ -39,7 +39,7 @@ func (p *prompt) result(text string) {
 	p.results = append(p.results, text)
 }
 
-// newest returns the newest message of the user.
+// newest returns the newest message of the user, or "" if there is none.
 func (p *prompt) newest() string {
 	if len(p.users) == 0 {
 		return ""
@@ -56,7 +56,8 @@ var injected = []string{
 	"<session_context>", "This is the Gemini CLI.",
 }
 
-// ownText returns the part of a text that the user wrote, or "".
+// ownText returns the part of a text that the user wrote, or "" if the client generated
+// the whole text.
 func ownText(text string) string {
 	const begin, end = "<system-reminder>", "</system-reminder>"
 	for {
@@ -86,7 +87,8 @@ type part struct {
 	Content content `json:"content"` // result of a tool, in a part of type tool_result
 }
 
-// UnmarshalJSON decodes a string as a list with one text.
+// UnmarshalJSON decodes a list of parts. It decodes a string as a list with one part of
+// type text.
 func (c *content) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -96,7 +98,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]part)(c))
 }
 
-// texts returns the texts of the parts that are not empty.
+// texts returns the texts of the parts without empty texts.
 func (c content) texts() []string {
 	var all []string
 	for _, p := range c {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const keep = 1024 // number of stored requests
+const keep = 1024 // maximum number of stored requests
 
 // Request is a received model call.
 type Request struct {
@@ -24,24 +24,24 @@ type Request struct {
 	At        time.Time
 }
 
-// Requests returns the newest 1,024 model calls, oldest first, including refused
-// ones. The caller must not modify their slices and maps.
+// Requests returns the newest 1,024 model calls, oldest first. The result includes
+// refused calls. The caller must not modify the slices and maps in the requests.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Strays returns method and path of the newest 1,024 requests that do not belong to a
-// dialect, oldest first.
+// Strays returns the method and path of the newest 1,024 requests that the server
+// refused because their path or method is unknown, oldest first.
 func (s *Server) Strays() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.strays)
 }
 
-// Wait waits until n model calls have arrived since the start of the server. They may
-// not have been answered yet.
+// Wait waits until n model calls have arrived since the start of the server. The server
+// may not have answered them yet. If ctx ends first, Wait returns an error.
 func (s *Server) Wait(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *Server) Wait(ctx context.Context, n int) error {
 }
 
 // WaitFor waits until match returns true for a stored model call, and returns the
-// oldest such call.
+// oldest such call. If ctx ends first, WaitFor returns an error.
 func (s *Server) WaitFor(ctx context.Context, match func(Request) bool) (Request, error) {
 	for {
 		s.mu.Lock()

@@ -21,7 +21,7 @@ type responsesRequest struct {
 }
 
 type responsesItem struct {
-	Type    string  `json:"type"` // an empty type is a message
+	Type    string  `json:"type"` // empty for a message
 	Role    string  `json:"role"`
 	Content content `json:"content"`
 	Output  content `json:"output"` // result of a tool call
@@ -34,7 +34,8 @@ type responsesTool struct {
 	Tools []responsesTool `json:"tools"` // tools in a namespace
 }
 
-// responsesInput is a list of items. A string is a single message.
+// responsesInput is the input of a request: a list of items. In JSON, a string stands
+// for a list with one message of the user.
 type responsesInput []responsesItem
 
 // UnmarshalJSON decodes a list or a string.
@@ -81,7 +82,7 @@ func (p *prompt) declare(space string, tools []responsesTool) {
 	}
 }
 
-// responsesStream is a list of events with sequence numbers.
+// responsesStream collects the events of a stream and numbers them from 0.
 type responsesStream struct{ events []event }
 
 func (s *responsesStream) add(name string, data object) {

@@ -11,7 +11,7 @@ const maxDepth = 16 // maximum levels of nesting in a generated value
 
 // schema is the part of a JSON Schema that is needed to generate a value.
 type schema struct {
-	Type       json.RawMessage    `json:"type"` // a name, or a list of them
+	Type       json.RawMessage    `json:"type"` // a name or a list of names
 	Properties map[string]*schema `json:"properties"`
 	Required   []string           `json:"required"`
 	Items      *schema            `json:"items"`
@@ -26,8 +26,8 @@ type schema struct {
 	Defs       map[string]*schema `json:"$defs"`
 }
 
-// readSchema returns the supported part of a schema. For an invalid schema, the result
-// is empty.
+// readSchema returns the supported part of a schema. If the schema is invalid, the
+// result is empty.
 func readSchema(data json.RawMessage) *schema {
 	s := &schema{}
 	if json.Unmarshal(data, s) != nil {
@@ -36,8 +36,10 @@ func readSchema(data json.RawMessage) *schema {
 	return s
 }
 
-// kind returns the type, or the first type that is not null. It converts a single type
-// to lower case, because Gemini uses upper case. It returns "" for an unknown type.
+// kind returns the type of a value that the schema allows. If the schema lists several
+// types, kind returns the first type other than null. It converts a single type to lower
+// case, because Gemini uses upper case. Without a type, it returns "object" if the
+// schema has properties, and "" otherwise.
 func (s *schema) kind() string {
 	var one string
 	if json.Unmarshal(s.Type, &one) == nil {
@@ -57,7 +59,7 @@ func (s *schema) kind() string {
 	return ""
 }
 
-// property returns the schema of a field, or nil.
+// property returns the schema of the property called name, or nil.
 func (s *schema) property(name string) *schema {
 	if s == nil {
 		return nil
@@ -65,8 +67,8 @@ func (s *schema) property(name string) *schema {
 	return s.Properties[name]
 }
 
-// fill returns an object with the given fields, and generated values for the other
-// required fields.
+// fill returns an object, as JSON, with the given fields. The other required fields have
+// generated values.
 func (s *schema) fill(given map[string]any) json.RawMessage {
 	object := s.object(s, maxDepth)
 	maps.Copy(object, given)
@@ -85,8 +87,9 @@ func (s *schema) object(root *schema, depth int) map[string]any {
 	return object
 }
 
-// value returns a value that the supported part of the schema allows, for final
-// answers and tool arguments that a test does not specify.
+// value returns a value that the supported part of the schema allows, for final answers
+// and tool arguments that a test does not specify. root contains the definitions to which
+// $ref refers. depth is the maximum number of levels; deeper values are nil.
 func (s *schema) value(root *schema, depth int) any {
 	switch {
 	case s == nil || depth <= 0:

@@ -17,38 +17,40 @@ import (
 
 const bodyLimit = 32 << 20 // maximum bytes of a request's body
 
-// Options restrict the requests that a server accepts. The zero value accepts all.
+// Options restrict the requests that a server accepts and set its clock. With the zero
+// value, the server accepts all keys and models.
 type Options struct {
-	Key    string           // if set, other keys are refused with 401
-	Models []string         // if set, other models are refused with 404
-	Now    func() time.Time // time.Now if nil
+	Key    string           // if set, requests with another key are refused with 401
+	Models []string         // if set, requests for other models are refused with 404
+	Now    func() time.Time // returns the current time; nil means time.Now
 }
 
 // Server answers model calls. It is safe for concurrent use.
 type Server struct {
-	// URL is http://host:port. OpenAI's clients need /v1 after it.
+	// URL is the base URL, http://host:port. Clients for the APIs of OpenAI need
+	// URL + "/v1".
 	URL string
 
 	options Options
 	http    *httptest.Server
-	closing chan struct{} // closed by Close; ends delays
+	closing chan struct{} // closed by Close, which ends all delays
 
 	mu       sync.Mutex    // guards the fields below
 	begun    int           // number of received model calls
-	changed  chan struct{} // closed and replaced after each model call
+	changed  chan struct{} // closed and replaced when a model call arrives
 	requests []Request
 	strays   []string
-	refused  map[[sha256.Size]byte]int // number of refusals by prompt, for [[http: CODE*N]]
+	refused  map[[sha256.Size]byte]int // for [[http: CODE*N]]: number of calls by SHA-256 of the conversation
 }
 
-// Start starts a server on loopback that accepts every key and model. It is closed at
-// the end of the test.
+// Start starts a server on loopback that accepts every key and model. The server is
+// closed at the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartWith(t, Options{})
 }
 
-// StartWith is like Start, but the server accepts only the requests that o allows.
+// StartWith is like Start, but the server has the options o.
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := &Server{options: o, closing: make(chan struct{}), changed: make(chan struct{}), refused: map[[sha256.Size]byte]int{}}
@@ -132,8 +134,8 @@ func requestOf(r *http.Request, name string, p prompt, body []byte, now time.Tim
 	}
 }
 
-// refuse returns the error status and the error of a request that the options do not
-// allow or that is malformed.
+// refuse returns a status and an error if the request is malformed or the options do not
+// allow it. Otherwise, it returns 0 and nil.
 func (s *Server) refuse(key string, p prompt, malformed error) (int, error) {
 	switch {
 	case s.options.Key != "" && key != s.options.Key:
@@ -146,8 +148,8 @@ func (s *Server) refuse(key string, p prompt, malformed error) (int, error) {
 	return 0, nil
 }
 
-// refuses reports whether the step refuses this request. It counts the refusals of
-// [[http: CODE*N]].
+// refuses reports whether the step refuses this request. For [[http: CODE*N]], it counts
+// the requests with the same conversation and returns true for the first N.
 func (s *Server) refuses(next step, name string, p prompt) bool {
 	if next.code == 0 || next.times == 0 {
 		return next.code != 0

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// each runs a test for every dialect with a new server.
+// each runs a parallel subtest for every dialect. Each subtest has a new server.
 func each(t *testing.T, o modeltest.Options, test func(t *testing.T, s *modeltest.Server, dialect string)) {
 	t.Helper()
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestSleepEndsWhenTheClientLeaves(t *testing.T) {
 		if _, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil {
 			t.Errorf("reading the first event: %v", err)
 		}
-		response.Body.Close() // at the end of the test, Close waits for the answer
+		response.Body.Close() // at the end of the test, Server.Close waits until the answer has ended
 	})
 }
 
@@ -217,7 +217,7 @@ func TestStrayRequests(t *testing.T) {
 		{http.MethodPost, "/v1/responses", "[]", 400},
 		{http.MethodPost, "/v1/chat/completions", `{"messages":1}`, 400},
 		{http.MethodPost, "/v1beta/models/m:generateContent", "", 400},
-		{http.MethodPost, "/v1/messages", `"` + strings.Repeat("x", 32<<20-1) + `"`, 413}, // one byte too many; unread bytes may reset the connection
+		{http.MethodPost, "/v1/messages", `"` + strings.Repeat("x", 32<<20-1) + `"`, 413}, // one byte above the limit: a larger unread rest may reset the connection
 	} {
 		if code, answer := send(t, c.method, s.URL+c.path, c.body); code != c.want {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, code, answer, c.want)
@@ -278,7 +278,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestConcurrentRequests checks the counters and is useful with the race detector.
+// TestConcurrentRequests checks that the server counts concurrent requests correctly. The
+// race detector can find data races in it.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	s := modeltest.Start(t)

@@ -15,16 +15,18 @@ var allDialects = []string{modeltest.Anthropic, modeltest.Responses, modeltest.C
 
 type object = map[string]any
 
-// turn is a message of the user or the result of a tool.
+// turn is a message of the user or, if user is empty, the result of a tool.
 type turn struct{ user, tool string }
 
-// shellForm is the schema of a shell tool; runAgent is a tool of an MCP server.
+// shellForm is the schema of the arguments of a shell tool. anyForm is the schema of the
+// arguments of run_agent, a tool of an MCP server.
 var (
 	shellForm = object{"type": "object", "required": []string{"command", "why"}, "properties": object{"command": object{"type": "string"}, "why": object{"type": "string"}}}
 	anyForm   = object{"type": "object"}
 )
 
-// body returns a request in the format of the dialect.
+// body returns the path and the body of a request with the conversation turns in the
+// format of the dialect.
 func body(t *testing.T, dialect string, stream bool, turns []turn) (path, text string) {
 	t.Helper()
 	var request object
@@ -85,7 +87,8 @@ func body(t *testing.T, dialect string, stream bool, turns []turn) (path, text s
 	return path, string(data)
 }
 
-// messages returns the turns with an answer of the model between them.
+// messages converts the turns by write and inserts model, an answer of the model, between
+// them.
 func messages(turns []turn, write func(turn) object, model object) []object {
 	var all []object
 	for i, said := range turns {
@@ -97,7 +100,8 @@ func messages(turns []turn, write func(turn) object, model object) []object {
 	return all
 }
 
-// post starts a model call.
+// post sends a model call and returns the response. The body is closed at the end of the
+// test.
 func post(t *testing.T, url, dialect string, stream bool, turns ...turn) *http.Response {
 	t.Helper()
 	path, text := body(t, dialect, stream, turns)
@@ -114,7 +118,7 @@ func post(t *testing.T, url, dialect string, stream bool, turns ...turn) *http.R
 	return response
 }
 
-// ask makes a model call and returns status and body.
+// ask sends a model call and returns the status and the body of the response.
 func ask(t *testing.T, url, dialect string, stream bool, turns ...turn) (int, string) {
 	t.Helper()
 	response := post(t, url, dialect, stream, turns...)
@@ -125,7 +129,7 @@ func ask(t *testing.T, url, dialect string, stream bool, turns ...turn) (int, st
 	return response.StatusCode, string(data)
 }
 
-// pieces returns the texts of a stream in the format of the dialect.
+// pieces returns the text of each event in a stream of the dialect, without empty texts.
 func pieces(t *testing.T, dialect, stream string) []string {
 	t.Helper()
 	var texts []string

@@ -15,8 +15,8 @@ type tool struct {
 	form  *schema // schema of the arguments
 }
 
-// full returns the namespace and the name, joined as in the tool names of clients that
-// do not use namespaces.
+// full returns the namespace and the name, joined by two underscores as in the tool names
+// of clients that do not use namespaces.
 func (t tool) full() string {
 	if t.space == "" {
 		return t.name
@@ -38,8 +38,9 @@ var shells = []string{"bash", "exec_command", "shell_command", "shell", "run_she
 // preference.
 var commandFields = []string{"command", "cmd", "commands", "script"}
 
-// shell returns a call of the client's shell tool that runs a command. The argument is
-// a string, a list of commands, or the arguments of a program.
+// shell returns a call of the client's shell tool that runs a command. Depending on the
+// tool, its argument is the command, a list of commands, or the arguments of Bash. If the
+// client did not declare a shell tool, shell returns an error.
 func shell(tools []tool, command string) (call, error) {
 	for _, name := range shells {
 		for _, t := range tools {
@@ -66,9 +67,9 @@ func (s *schema) command(field, command string) any {
 	return []string{"bash", "-lc", command}
 }
 
-// named returns the tool with this name or, if there is none, the tool with the shortest
-// name that ends with _ and this name. Clients add prefixes: the tool run_agent of an MCP
-// server is called mcp__stint__run_agent or stint_run_agent.
+// named returns the tool with the given name. If there is none, it returns the tool with
+// the shortest name that ends with _ and the given name, because clients add prefixes: the
+// tool run_agent of an MCP server is called mcp__stint__run_agent or stint_run_agent.
 func named(tools []tool, name string) (tool, error) {
 	var ends []tool
 	for _, t := range tools {

@@ -19,7 +19,7 @@ import (
 const (
 	startLimit = 3 * time.Minute // maximum time from exec to the first connection, including crash recovery
 	stopLimit  = 2 * time.Minute // maximum time from the signal to the exit
-	socketPort = 5432            // only a part of the socket's file name
+	socketPort = 5432            // part of the socket's file name; no TCP port is used
 	pathLimit  = 107             // maximum bytes in the path of a Unix socket
 )
 
@@ -35,10 +35,10 @@ type Cluster struct {
 	server  *server
 }
 
-// server is a running postmaster.
+// server is a running postgres process, the parent of the other processes of PostgreSQL.
 type server struct {
 	process *os.Process
-	exited  chan struct{} // closed after the process was waited for
+	exited  chan struct{} // closed when the process has exited
 }
 
 // NewCluster starts a server with the data folder dir, and stops it at the end of the
@@ -108,7 +108,7 @@ func (c *Cluster) initialise() error {
 	if err := c.owner.take(c.data); err != nil {
 		return err
 	}
-	// The folder need not survive a power loss, so initdb does not sync it.
+	// The new cluster need not survive a power loss, so initdb does not sync its files.
 	cmd := c.command("initdb", "--pgdata", c.data, "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--locale-provider", "icu", "--icu-locale", "en", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -117,8 +117,8 @@ func (c *Cluster) initialise() error {
 	return nil
 }
 
-// command returns a command of the installation that runs as the owner. It does not
-// inherit variables that could select another server.
+// command returns a command that runs a program of the installation as the owner. It does
+// not inherit environment variables, because they could select another server.
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.sockets
@@ -127,8 +127,8 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// URL returns the connection URL of a database: "postgres" or one that
-// CreateDatabase created. It does not change with StopImmediate and Start.
+// URL returns the connection URL of the database db: "postgres" or a database that
+// CreateDatabase created. The URL remains valid after StopImmediate and Start.
 func (c *Cluster) URL(db string) string {
 	q := url.Values{"host": {c.sockets}, "port": {fmt.Sprint(socketPort)}, "sslmode": {"disable"}}
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + db, RawQuery: q.Encode()}
@@ -140,8 +140,8 @@ func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	return execute(ctx, c.URL("postgres"), createDatabase(name))
 }
 
-// Start starts the stopped server on its data folder and returns when it accepts
-// connections. If the server is running, it does nothing.
+// Start starts the stopped server with its existing data and returns when the server
+// accepts connections. If the server is running, Start does nothing.
 func (c *Cluster) Start() error {
 	if c.server != nil {
 		return nil
@@ -165,7 +165,7 @@ func (c *Cluster) Start() error {
 	return nil
 }
 
-// launch starts cmd from a thread that lives as long as cmd, because the kernel
+// launch starts cmd from a thread that exists until cmd has exited, because the kernel
 // sends the parent death signal when the thread that started the child ends.
 func launch(cmd *exec.Cmd) (*server, error) {
 	s := &server{exited: make(chan struct{})}
@@ -209,7 +209,7 @@ func (c *Cluster) awaitReady() error {
 
 // StopImmediate crashes the server: connections break, nothing is flushed, and the
 // next Start recovers from the write-ahead log. It returns when all processes of
-// the server have ended. If the server is stopped, it does nothing.
+// the server have ended. If the server is not running, StopImmediate does nothing.
 func (c *Cluster) StopImmediate() error {
 	if c.server == nil {
 		return nil

@@ -12,8 +12,9 @@ import (
 var errMissing = errors.New("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or PATH): " +
 	"run make deps or set " + EnvServer + " to the URL of a server")
 
-// findBinaries returns the folder of the newest installation. On Debian, initdb and
-// postgres are not in PATH.
+// findBinaries returns the folder that contains initdb and postgres. It prefers the
+// newest version in the folders of Debian, which are not in PATH. If PostgreSQL is not
+// installed, it returns errMissing.
 func findBinaries() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -34,14 +35,14 @@ func findBinaries() (string, error) {
 }
 
 // major returns the version in the path of initdb, such as 15 for
-// /usr/lib/postgresql/15/bin/initdb, or 0 if it is not a number.
+// /usr/lib/postgresql/15/bin/initdb, or 0 if the version is not a number.
 func major(initdb string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(initdb))))
 	return n
 }
 
-// owner is the user of the server: the current user, or postgres if the current user
-// is root, which PostgreSQL refuses.
+// owner is the user that runs the server. It is the current user, except on Linux if the
+// current user is root: PostgreSQL refuses to run as root, so the owner is postgres.
 type owner struct {
 	other    bool // the owner is not the current user
 	uid, gid int

@@ -24,9 +24,9 @@ func findOwner() (owner, error) {
 	return owner{other: true, uid: uid, gid: gid}, err
 }
 
-// attributes returns the attributes of a process that runs as the owner, in a process
-// group of its own so that Ctrl-C does not reach it, and that receives SIGQUIT when the
-// thread that started it ends.
+// attributes returns the attributes of a process that runs as the owner and receives
+// SIGQUIT when the thread that started it ends. The process has its own process group,
+// so that Ctrl-C does not interrupt it.
 func (o owner) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	if o.other {

@@ -23,7 +23,7 @@ import (
 // databases.
 const EnvServer = "STINT_TEST_POSTGRES"
 
-// setupLimit limits the creation and the removal of a database.
+// setupLimit is the maximum duration of the creation or the removal of a database.
 const setupLimit = 3 * time.Minute
 
 // shared is the cluster that the tests of this binary share.
@@ -54,17 +54,17 @@ func Run(m *testing.M) int {
 // leakLimit is the time within which goroutines must end after the tests.
 const leakLimit = 20 * time.Second
 
-// leaks returns an error if goroutines do not end within leakLimit.
+// leaks returns an error if goroutines of the tests still run after leakLimit.
 func leaks() error {
 	for deadline := time.Now().Add(leakLimit); ; {
-		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // Find waits for less than leakLimit
+		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // Find itself retries for a short time
 			return err
 		}
 	}
 }
 
-// setRunning allows the use of the shared cluster or, if running is false, ends it and
-// stops the cluster.
+// setRunning sets shared.running, which allows tests to use the shared cluster. If running
+// is false, it also stops the cluster.
 func setRunning(running bool) error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -75,9 +75,9 @@ func setRunning(running bool) error {
 	return shared.cluster.Close()
 }
 
-// URL returns the connection URL of a new, empty database. If PostgreSQL is not
-// installed, it skips the test. If the tests were not started by Main or Run, the test
-// fails. URL is safe for concurrent use.
+// URL creates an empty database and returns its connection URL. If PostgreSQL is not
+// installed, URL skips the test. If Main or Run did not start the tests, URL fails the
+// test. URL is safe for concurrent use.
 func URL(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), setupLimit)
@@ -111,7 +111,8 @@ func sharedCluster() (*Cluster, error) {
 	return shared.cluster, shared.err
 }
 
-// externalURL creates a database on the given server and drops it after the test.
+// externalURL creates a database on the given server and returns its URL. The database is
+// dropped after the test.
 func externalURL(ctx context.Context, t testing.TB, server, name string) string {
 	t.Helper()
 	u, err := url.Parse(server)

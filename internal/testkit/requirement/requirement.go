@@ -3,7 +3,7 @@
 // It is the only place that skips tests. If the environment variable
 // STINT_TEST_ALL is 1, as in `make test`, an unmet requirement is a failure
 // instead. If STINT_TEST_SKIPS contains the path of a file, each skip is
-// appended to that file as a line; `make short` prints it.
+// appended to that file as a line; `make short` prints the file.
 package requirement
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// recorder is a test that records whether it was skipped or failed.
+// recorder is a testing.TB that records whether the test was skipped or failed.
 type recorder struct {
 	testing.TB
 	outcome string
@@ -24,7 +24,7 @@ func (r *recorder) Helper()      {}
 func (r *recorder) Skip(...any)  { r.outcome = "skipped"; panic(stopped{}) }
 func (r *recorder) Fatal(...any) { r.outcome = "failed"; panic(stopped{}) }
 
-// outcomeOf runs f and returns "passed", "skipped", or "failed".
+// outcomeOf calls f with a recorder and returns "passed", "skipped", or "failed".
 func outcomeOf(t *testing.T, f func(testing.TB)) (outcome string) {
 	r := &recorder{TB: t, outcome: "passed"}
 	defer func() {
@@ -63,8 +63,8 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// afterPackage returns the line without the path of the package, which depends
-// on how the test was built.
+// afterPackage returns the line without the path of the package, because the path
+// depends on the way in which the test was built.
 func afterPackage(line string) string {
 	_, rest, _ := strings.Cut(line, " ")
 	return rest
