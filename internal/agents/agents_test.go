@@ -23,7 +23,7 @@ type world struct {
 	*testing.T
 	agents *agents.Service
 	caller auth.Caller
-	other  auth.Caller // of another organisation
+	other  auth.Caller // a caller of another organisation
 	at     time.Time
 }
 
