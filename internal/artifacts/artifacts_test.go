@@ -33,7 +33,7 @@ type world struct {
 	artifacts *artifacts.Service
 	store     store.Store
 	caller    auth.Caller
-	other     auth.Caller // of another organisation
+	other     auth.Caller // a caller of another organisation
 	at        time.Time
 }
 
