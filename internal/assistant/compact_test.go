@@ -56,7 +56,8 @@ func TestSummaryAfterContextError(t *testing.T) {
 	}
 }
 
-// If the model returns no summary, the conversation continues unchanged.
+// If the model returns no summary, the conversation continues unchanged. If its context is
+// full, it cannot continue, and the run fails.
 func TestMissingSummary(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
@@ -110,7 +111,7 @@ func TestSummaryReplacesSummary(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit   int64
 		answers []string
-		told    []string // texts in this order in the last request and in that of the next run
+		told    []string // texts in the run's last request and in the next run's, in this order
 	}{
 		"both by size": {12_000, []string{
 			gives("one", 20_000), gives("two", 20_000), says("OLDER"), gives("three", 20_000), says("NEWER"),

@@ -240,7 +240,7 @@ func calls(uses ...[2]string) string {
 	}
 	var out []use
 	for _, u := range uses {
-		out = append(out, use{Function: function{u[0], u[1]}}) // without IDs, as some servers do
+		out = append(out, use{Function: function{u[0], u[1]}}) // calls without IDs, as some servers return them
 	}
 	b, _ := json.Marshal(map[string]any{"tool_calls": out})
 	return string(b)
