@@ -90,7 +90,8 @@ func TestErrorMessages(t *testing.T) {
 	}
 }
 
-// TestUntrustedCertificate connects to a server with a self-signed certificate.
+// TestUntrustedCertificate checks that the error for a server with a self-signed
+// certificate names SSL_CERT_FILE.
 func TestUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -94,8 +94,8 @@ func TestStore(t *testing.T) {
 
 const block = 16 << 10
 
-// TestRanges reads around every block border, with and without a cached cipher,
-// and checks the sizes.
+// TestRanges reads ranges around every block border, with and without a cached cipher, and
+// checks the sizes that Stat returns.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	inner, keys := folder(t), newRing()
@@ -145,7 +145,7 @@ func TestEveryChange(t *testing.T) {
 	refused := func(what string, object []byte) {
 		inner.objects["org_1/packs/a"] = object
 		got, err := read(t.Context(), sealed.New(inner, keys), "org_1/packs/a", 0, -1)
-		lost := errors.Is(err, sealing.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // the change was in the key's number or check value
+		lost := errors.Is(err, sealing.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // the changed bit was in the key's number or check value
 		if !lost && !errors.Is(err, sealed.ErrTampered) || lost == errors.Is(err, blob.ErrDamaged) {
 			t.Errorf("%s: returned %q, %v", what, got, err)
 		}
@@ -161,7 +161,8 @@ func TestEveryChange(t *testing.T) {
 	refused("one byte more", append(bytes.Clone(good), 0))
 }
 
-// TestForgeries makes changes that an attacker with access to the storage can make.
+// TestForgeries makes changes that an attacker with access to the storage can make. Reading
+// a changed object must fail.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
 	const head, rest = 48, block + 16

@@ -13,7 +13,7 @@ import (
 // Fault is a fault that Proxy injects into a request.
 type Fault int
 
-// The faults.
+// The faults that Proxy can inject.
 const (
 	None    Fault = iota
 	Refuse        // the response is 503; the server does not see the request

@@ -27,7 +27,7 @@ const (
 
 // Server is a running S3 server. Its methods are safe for concurrent use.
 type Server struct {
-	dir     string // all files of the server
+	dir     string // contains all files of the server
 	process *os.Process
 	exited  chan struct{}
 	gateway *http.Transport
