@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// itemServer is a server with a run whose agent reported items.
+// itemServer is the handler of a server with one ended run. The output of the run consists
+// of items of different kinds.
 func itemServer(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/runs/run_1/events":

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"stint": program})
 }
 
-// program is stint with a fake server and a fake sandbox.
+// program runs stint with a fake server, fake reports of sandboxes, and a fake list of
+// agents' programs.
 func program() {
 	env, stop, err := osenv.New()
 	if err != nil {

@@ -56,11 +56,11 @@ func (s *screenBuffer) await(t *testing.T, text string) {
 	}
 }
 
-// testCLI runs a command against a test server.
+// testCLI runs one command with a test server and fake terminals.
 type testCLI struct {
 	out, err   *screenBuffer
 	environ    map[string]string
-	keys       io.Writer // writes to standard input
+	keys       io.Writer // the writing end of standard input
 	interrupts chan cli.Interrupt
 	env        cli.Env
 	code       chan int

@@ -18,7 +18,7 @@ import (
 type movingHead struct {
 	t       *testing.T
 	lookups int
-	matched []string // If-Match of pushes
+	matched []string // the header If-Match of each push
 }
 
 func (m *movingHead) ServeHTTP(w http.ResponseWriter, r *http.Request) {
