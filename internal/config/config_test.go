@@ -311,8 +311,8 @@ Durations are written as ` + "`" + `90s` + "`" + `, ` + "`" + `2h` + "`" + `, or
 
 `
 
-// FuzzFile checks that any content of the file results in a valid configuration or in an
-// error.
+// FuzzFile checks that any content of the configuration file results in a valid
+// configuration or in an error.
 func FuzzFile(f *testing.F) {
 	f.Add("capacity: 5\nlisten: ':0'\n")
 	f.Add("a: &a [*a]")
