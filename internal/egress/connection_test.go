@@ -331,7 +331,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	w := newTestInternet()
 	w.serve(t, echo, site+":9")
-	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // 1 ns passes before any byte is transferred
+	for _, idle := range []time.Duration{50 * time.Millisecond, 1} { // the second one is 1 ns, which is over before any byte is transferred
 		b := w.open(t, options{config: func(c *egress.Config) { c.IdleTimeout = idle }})
 		c := b.connectSending(site + ":9")
 		if _, err := c.Write([]byte{0}); err != nil {

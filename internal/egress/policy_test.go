@@ -266,7 +266,7 @@ func TestChangingAnswers(t *testing.T) {
 	if addr != "" {
 		t.Errorf("after the change the name is %s", addr)
 	}
-	again := b.connect("198.18.0.1:7") // the address that the program kept
+	again := b.connect("198.18.0.1:7") // the address that a program may keep from the first lookup
 	isReset(t, again)
 	b.await("refused", func(e log.Entry) bool { return e.Rule == "private address" && e.Protocol == "tcp" })
 	if dials := w.dials(); !slices.Equal(dials, []string{site + ":7"}) {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const waitLimit = time.Minute // for events that are expected at once
+const waitLimit = time.Minute // for events that are expected immediately
 
 // testInternet is a fake internet with names, and servers at addresses.
 type testInternet struct {
@@ -95,7 +95,8 @@ func (w *testInternet) lookups() []string {
 	return slices.Clone(w.asked)
 }
 
-// serve starts a server at addresses, which handles and closes each connection.
+// serve starts a server that is reachable at addresses. It calls handle for each connection
+// and then closes the connection.
 func (w *testInternet) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -303,8 +304,8 @@ func (b *testSandbox) ends() (near, far net.Conn, err error) {
 	return near, far, err
 }
 
-// hand passes a connection to the uplink. It returns false if the listener is
-// closed.
+// hand passes a connection to the uplink. If the listener is closed, it closes the
+// connection and returns false.
 func (l *listener) hand(a arrival) bool {
 	select {
 	case l.queue <- a:

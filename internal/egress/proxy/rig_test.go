@@ -83,7 +83,7 @@ type testProxy struct {
 
 	mu    sync.Mutex
 	asked []string // host:port of each call of Dial
-	ended []error  // results of Serve
+	ended []error  // results of Serve and ServeTLS
 }
 
 // option changes a testProxy before it starts.
@@ -214,7 +214,7 @@ func (w *testProxy) next() proxy.Exchange {
 	}
 }
 
-// conn returns a raw connection of the sandbox, with TLS if the scheme is https.
+// conn returns a connection from the sandbox to the Handler, with TLS if the scheme is https.
 func (w *testProxy) conn() net.Conn {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)

@@ -22,8 +22,8 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// upgrading switches protocols, sends "hello.", returns the received bytes in upper
-// case, and sends "bye" when the client closes its direction.
+// upgrading returns a handler that switches protocols and sends "hello.". It then sends the
+// received bytes in upper case, and "bye" when the client closes its direction.
 func upgrading(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
