@@ -28,7 +28,7 @@ func complete() stint.Event {
 	return stint.Event{Type: stint.EventComplete, Data: json.RawMessage(`{"status":"completed","executionTimeMs":1}`)}
 }
 
-// whole returns the stream that a reader from the beginning must receive.
+// whole returns the stream that a reader must receive if it begins at position 0.
 func whole(m *memory) []byte {
 	var b []byte
 	for i := range m.events {

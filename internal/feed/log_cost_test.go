@@ -87,8 +87,8 @@ func TestLinesOfLongEvent(t *testing.T) {
 	}
 }
 
-// TestOtherTypesReadNoEvents checks that a query for entries of the side log reads no
-// events.
+// TestOtherTypesReadNoEvents checks that a query for system or network entries, which are
+// stored outside the journal, reads no events.
 func TestOtherTypesReadNoEvents(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
