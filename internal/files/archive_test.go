@@ -166,7 +166,7 @@ func TestSoakArchiveRanges(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := oddTree()
-	for i := range 3000 { // several blocks of entries
+	for i := range 3000 { // enough entries for several blocks
 		items = append(items, item{name: "many/" + strings.Repeat("m", 1+i%60) + time.Duration(i).String(), body: text(byte(i), i%300)})
 	}
 	ref := stored(t, l, "", items...)

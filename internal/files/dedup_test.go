@@ -189,7 +189,7 @@ func (c *collection) sweep(t testing.TB, s *memory) {
 func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	t.Parallel()
 	first := []item{{name: "a", body: noise(1, 3000)}, {name: "b/", mode: 0o755}, {name: "b/large", body: noise(2, 3<<20)}, {name: "c", body: noise(3, 3000)}, {name: "copy-of-a", body: noise(1, 3000)}}
-	for i := range 1300 { // several pages
+	for i := range 1300 { // enough entries for several pages
 		first = append(first, item{name: fmt.Sprintf("d-%s-%d", strings.Repeat("n", 220), i)})
 	}
 	then := append(slices.Clone(first), item{name: "e", body: noise(4, 3000)})

@@ -28,7 +28,7 @@ const (
 	MaxPack  = format.MaxPack
 )
 
-// Segment is a record of a pack's footer.
+// Segment is the record of a page or chunk in a pack's footer.
 type Segment struct {
 	Page                     bool
 	Hash                     [32]byte
@@ -61,7 +61,7 @@ func ExpandSegment(s Segment, b []byte) ([]byte, error) {
 	return out, x.Expand(out, b, &format.Chunk{Hash: s.Hash, Size: s.Raw})
 }
 
-// Page is the record of a page in a root.
+// Page is the record of a page in the root of a tree.
 type Page struct {
 	First, Pack    string
 	Offset, Stored uint32
