@@ -150,8 +150,8 @@ func TestRunJSON(t *testing.T) {
 	}
 }
 
-// TestUsageLimitsModels checks that the number of models is limited, because agents
-// choose their names, and that no tokens are lost.
+// TestUsageLimitsModels checks that a Usage contains a limited number of models, because
+// agents choose the model names. It also checks that the tokens of all models are counted.
 func TestUsageLimitsModels(t *testing.T) {
 	t.Parallel()
 	var u stint.Usage

@@ -16,21 +16,21 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// TestBackpressure checks that an agent waits while the journal is blocked, also
-// if its output becomes log entries or tool calls with little text. Afterwards
-// nothing is missing, and the size of appends is bounded.
+// TestBackpressure checks that the writes of an agent block while appends to the journal
+// block, even if the output becomes log entries or tool calls with little text. When
+// appends continue, all output is stored, and the size of each append is limited.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
-	const most = 256 // events or entries of one append
+	const most = 256 // maximum number of events, and of log entries, in an append
 	call := events(transcript.Call(stint.ToolItem{ID: "t", Name: "x", Title: "x", Input: json.RawMessage(`"` + strings.Repeat("i", 32<<10) + `"`)}))
 	b, err := json.Marshal(call)
 	check(t, err)
 	for name, flood := range map[string]struct {
 		native bool
 		line   string
-		lines  int // of each write
+		lines  int // number of lines in each write
 		writes int
-		size   int // minimum bytes of an append per line
+		size   int // bytes that each line adds to an append, at least
 	}{
 		"lines": {native: true, line: "{}\n", lines: 100, writes: 80, size: 512},
 		"tools": {line: string(b) + "\n", lines: 1, writes: 80, size: 32 << 10},
@@ -81,7 +81,7 @@ func TestBackpressure(t *testing.T) {
 				select {
 				case <-wrote:
 					early.Store(true)
-				case <-b.Term: // by the idle limit: a blocked agent shows no activity
+				case <-b.Term: // a blocked agent shows no activity, so the idle limit ends the run
 				}
 				close(open)
 				writing.Wait()

@@ -24,8 +24,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// recordingFramework is a framework with numbered conversations, which are stored
-// in .talker/sessions. Its output is text.
+// recordingFramework is a framework with an agent that stores its conversation in
+// .talker/sessions and prints "session" and the conversation's ID. Other output is text.
 type recordingFramework struct{ framework.Command }
 
 func (recordingFramework) Info() framework.Info { return framework.Info{Name: "talker"} }
@@ -84,7 +84,8 @@ func withRecording(version string) change {
 	}
 }
 
-// home returns the digest and the files of the stored home folder of a run.
+// home returns the digest and the content of the home folder in the checkpoint of a run.
+// files contains the content of each file, or the kind of each other entry, by path.
 func (w *world) home(r stint.Run) (digest string, files map[string]string) {
 	w.t.Helper()
 	c, err := w.store.Checkpoint(w.t.Context(), w.caller.OrgID, *r.CheckpointID)
@@ -106,7 +107,8 @@ func (w *world) home(r stint.Run) (digest string, files map[string]string) {
 	return c.HomeDigest, files
 }
 
-// put writes a file into the agent's home folder.
+// put appends text to a file in the agent's home folder. It creates the file if it does
+// not exist.
 func put(t *testing.T, p *fake.Proc, name, text string) {
 	t.Helper()
 	name = filepath.Join(p.Spec.Home, name)
@@ -124,7 +126,8 @@ func prompt(p *fake.Proc) string {
 
 const session = ".talker/sessions/a/s.jsonl"
 
-// recordingScript returns an agent that executes the commands of its prompt.
+// recordingScript returns an agent with actions that depend on the prompt. By default,
+// the agent appends the prompt to its conversation.
 func recordingScript(t *testing.T) fake.Script {
 	return func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		for _, kv := range p.Command.Env {
@@ -182,7 +185,8 @@ func TestCheckpointKeepsOnlyConversation(t *testing.T) {
 	if got := w.transcript(third.ID); got != "resumed 7\n{\"said\":\"one\"}\n" {
 		t.Errorf("the third run wrote %q", got)
 	}
-	// The conversation is unchanged, although the run does not mention it.
+	// The third run did not print the ID of its conversation. The conversation is still
+	// stored, without changes.
 	if again, _ := w.home(third); again != digest {
 		t.Errorf("the same conversation is snapshot %s, then %s", digest, again)
 	}
@@ -206,8 +210,8 @@ func TestDamagedConversation(t *testing.T) {
 	}
 }
 
-// TestCancelWhileChecking checks that a cancelled run stops reading its
-// conversation.
+// TestCancelWhileChecking checks that a run that is cancelled while the files of its
+// conversation are checked does not check the next file.
 func TestCancelWhileChecking(t *testing.T) {
 	t.Parallel()
 	f := &slowFramework{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
@@ -228,13 +232,13 @@ func TestCancelWhileChecking(t *testing.T) {
 	}
 }
 
-// slowFramework is a recordingFramework that checks the first file until the run
-// ends.
+// slowFramework is a recordingFramework in which the check of the first file of a
+// conversation blocks until the context of the run ends.
 type slowFramework struct {
 	recordingFramework
-	life    chan context.Context
-	reading chan struct{}
-	read    atomic.Int64
+	life    chan context.Context // receives the context of each run
+	reading chan struct{}        // receives a value at the start of each check
+	read    atomic.Int64         // number of checked files
 }
 
 func (s *slowFramework) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.CLI, error) {
@@ -290,8 +294,8 @@ func TestNewerProgramIsLogged(t *testing.T) {
 	}
 }
 
-// TestCrashKeepsConversation checks an agent that fails before it has a
-// conversation.
+// TestCrashKeepsConversation checks that a session keeps its conversation if the agent of
+// a run fails before it prints the ID of the conversation.
 func TestCrashKeepsConversation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
@@ -304,7 +308,8 @@ func TestCrashKeepsConversation(t *testing.T) {
 	}
 }
 
-// systemLog returns the system log of a run, one entry per line.
+// systemLog returns the level and the message of each entry in the system log of a run,
+// one entry per line.
 func (w *world) systemLog(id string) string {
 	w.t.Helper()
 	entries, _, err := w.feed.Logs(w.t.Context(), id, feed.LogQuery{Type: stint.LogSystem, Limit: 1000})

@@ -10,18 +10,19 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// hookedDispatcher is a dispatcher that calls functions of a test first. It
-// returns their error.
+// hookedDispatcher is a dispatcher that calls functions of a test before it calls the
+// wrapped dispatcher. If such a function returns an error, the method returns this error
+// and does not call the wrapped dispatcher.
 type hookedDispatcher struct {
 	dispatch.Dispatcher
-	lease    time.Duration // 0: that of the dispatcher
+	lease    time.Duration // duration of the lease; 0 means the duration of the wrapped dispatcher
 	onAppend func(store.Batch) error
 	onFinish func(store.Outcome) error
-	onRenew  func() error // instead of the dispatcher
-	stuck    func() bool  // appends and finishes block
+	onRenew  func() error // called instead of Renew of the wrapped dispatcher
+	stuck    func() bool  // while stuck returns true, Append and Finish block
 }
 
-// hang blocks while the dispatcher is stuck and ctx has not ended.
+// hang blocks while stuck returns true. If ctx ends first, hang returns its error.
 func (d *hookedDispatcher) hang(ctx context.Context) error {
 	for d.stuck != nil && d.stuck() {
 		select {

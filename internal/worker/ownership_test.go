@@ -29,8 +29,8 @@ func (w *world) blobs() (n int) {
 	return n
 }
 
-// TestLostRunStoresNothing checks that a worker stores no state that nothing can
-// refer to.
+// TestLostRunStoresNothing checks that a worker that stops or loses its lease stores no
+// files of the run, because no version or checkpoint could refer to these files.
 func TestLostRunStoresNothing(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]bool{"the worker stops": false, "the lease is lost": true} {
@@ -73,8 +73,8 @@ func TestLostRunStoresNothing(t *testing.T) {
 	}
 }
 
-// TestStopAfterLimitWhileStoreFails checks that the worker stops although the limit,
-// not the stop, was the first reason for the end of the run.
+// TestStopAfterLimitWhileStoreFails checks that a worker stops while the store is
+// unavailable, even if the idle limit ended the run before the worker was stopped.
 func TestStopAfterLimitWhileStoreFails(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool

@@ -15,8 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// newPoolWorld returns a world with a pool of one sandbox, and a channel that
-// receives the spec of each sandbox in which a command runs.
+// newPoolWorld returns a world with a pool of one sandbox, and a channel that receives
+// the spec of each sandbox in which a command runs. attaches determines whether the
+// isolator supports Attach.
 func newPoolWorld(t *testing.T, attaches bool, more ...change) (*world, chan sandbox.Spec) {
 	t.Helper()
 	seen := make(chan sandbox.Spec, 8)
@@ -64,8 +65,8 @@ func TestPreparedSandbox(t *testing.T) {
 	})
 }
 
-// TestPreparedSandboxWithoutAttach checks that a run does not use the prepared
-// sandbox if its isolator does not support Attach: it gets a new one.
+// TestPreparedSandboxWithoutAttach checks that a run gets a new sandbox instead of the
+// prepared sandbox if the isolator does not support Attach.
 func TestPreparedSandboxWithoutAttach(t *testing.T) {
 	t.Parallel()
 	w, seen := newPoolWorld(t, false)

@@ -23,7 +23,7 @@ func events(all ...stint.OutputData) framework.Step { return framework.Step{Even
 
 const scriptedDefinition = `{"framework":"acp","command":["x"]}`
 
-// newScriptedWorld returns a world with a scripted framework.
+// newScriptedWorld returns a world with the framework p and agents that execute script.
 func newScriptedWorld(t *testing.T, p *scriptedFramework, script fake.Script, more ...change) *world {
 	return newWorld(t, script, append([]change{withFramework(p)}, more...)...)
 }
@@ -35,8 +35,9 @@ func (w *world) run(definition string, n stint.NewRun) stint.Run {
 	return w.ended(w.create(n).ID)
 }
 
-// TestSecretsAreMaskedInItems splits a secret over pieces of a message, and puts
-// it into every text of an item.
+// TestSecretsAreMaskedInItems checks that a secret is masked in events and log entries if
+// two pieces of a message each contain a part of it, or if it is in the final message, a
+// tool call, a tool result, or a plan.
 func TestSecretsAreMaskedInItems(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"
@@ -82,8 +83,8 @@ func TestSecretsAreMaskedInItems(t *testing.T) {
 	}
 }
 
-// TestSecretsAreMaskedBeforeTruncation puts secrets where long texts are truncated:
-// a part of a secret must not remain.
+// TestSecretsAreMaskedBeforeTruncation checks that no part of a secret is stored if a long
+// text is truncated in the middle of the secret.
 func TestSecretsAreMaskedBeforeTruncation(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"
@@ -92,7 +93,7 @@ func TestSecretsAreMaskedBeforeTruncation(t *testing.T) {
 	said := framework.Step{Events: []stint.OutputData{transcript.Message("m", hidden)}}
 	line, err := json.Marshal(said)
 	check(t, err)
-	const logged = 64 << 10 // bytes of a line
+	const logged = 64 << 10 // maximum bytes of a line in the log
 	said.Events[0].Content = strings.Repeat("c", logged-5-strings.Index(string(line), hidden)) + hidden
 	p := &scriptedFramework{native: true, verdict: framework.Verdict{Completed: true}}
 	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
@@ -121,8 +122,8 @@ func TestSecretsAreMaskedBeforeTruncation(t *testing.T) {
 	}
 }
 
-// TestTerminalEvent checks that an agent which does not exit after its terminal
-// event is killed, and that its verdict counts.
+// TestTerminalEvent checks that an agent that does not exit after its terminal event is
+// killed, and that the verdict of the framework determines the status of the run.
 func TestTerminalEvent(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{verdict: framework.Verdict{Completed: true, Final: "all done"}}
@@ -137,8 +138,9 @@ func TestTerminalEvent(t *testing.T) {
 	}
 }
 
-// TestNoTerminalEvent checks that the framework's verdict then depends on the exit
-// status.
+// TestNoTerminalEvent checks a run with an agent that exits without a terminal event: the
+// verdict of the framework determines the status, and the error contains the message of
+// the verdict and the end of standard error.
 func TestNoTerminalEvent(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{verdict: framework.Verdict{Message: "The agent ended without a result."}}
@@ -152,8 +154,8 @@ func TestNoTerminalEvent(t *testing.T) {
 	}
 }
 
-// TestReplies checks that the agent reads the replies of a decoder, then the end
-// of its input.
+// TestReplies checks that the agent reads the bytes that a decoder sends from standard
+// input, and that standard input is closed when the decoder requests it.
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{plan: framework.Plan{Stdin: []byte("begin\n"), KeepStdinOpen: true}, verdict: framework.Verdict{Completed: true}}
@@ -178,7 +180,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestInterrupt checks that the agent gets an interrupt before a signal.
+// TestInterrupt checks that the agent of a cancelled run first reads the interrupt of the
+// decoder from standard input, before the worker sends a signal.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{plan: framework.Plan{KeepStdinOpen: true}, ask: "please end"}
@@ -202,7 +205,7 @@ func TestInterrupt(t *testing.T) {
 
 func TestAgentThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	p := &scriptedFramework{plan: framework.Plan{KeepStdinOpen: true, Stdin: make([]byte, 16<<20)}} // the maximum
+	p := &scriptedFramework{plan: framework.Plan{KeepStdinOpen: true, Stdin: make([]byte, 16<<20)}} // exactly the maximum of unread bytes
 	w := newScriptedWorld(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
 		emit(b.Stdout, framework.Step{Send: []byte("one more")})
 		hang(ctx)
@@ -261,7 +264,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestLastCall checks that a model call right before the end counts.
+// TestLastCall checks that turns in the terminal event count towards the budget.
 func TestLastCall(t *testing.T) {
 	t.Parallel()
 	w := newScriptedWorld(t, &scriptedFramework{verdict: framework.Verdict{Completed: true}}, func(_ context.Context, b *fake.Proc) sandbox.Exit {
@@ -274,7 +277,7 @@ func TestLastCall(t *testing.T) {
 	}
 }
 
-// TestIdleLimit checks that the limit ends an inactive run, but not an active one.
+// TestIdleLimit checks that limits.idleTimeout ends a run with an inactive agent.
 func TestIdleLimit(t *testing.T) {
 	t.Parallel()
 	w := newScriptedWorld(t, &scriptedFramework{}, func(ctx context.Context, _ *fake.Proc) sandbox.Exit {
@@ -322,7 +325,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestFrameworkInput checks the input of a framework and the files of its plan.
+// TestFrameworkInput checks the input of a framework's Prepare method, and that the agent
+// gets the files and environment variables of the plan.
 func TestFrameworkInput(t *testing.T) {
 	t.Parallel()
 	var in framework.Input
@@ -361,7 +365,8 @@ func TestFrameworkInput(t *testing.T) {
 	}
 }
 
-// TestPlanFilesDoNotFollowLinks checks links that an earlier run left.
+// TestPlanFilesDoNotFollowLinks checks that the worker does not write a file of a plan
+// through a symbolic link that an earlier run of the session left in the home folder.
 func TestPlanFilesDoNotFollowLinks(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{verdict: framework.Verdict{Completed: true}, plan: framework.Plan{Files: []framework.File{{Path: "/home/agent/.agent/conf", Content: []byte("new")}}}}

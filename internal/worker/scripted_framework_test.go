@@ -12,15 +12,15 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// scriptedFramework is a framework with agents that write steps of a decoder, one
-// JSON value per line, so that a test controls exactly what the decoder returns.
+// scriptedFramework is a framework with agents that write framework.Step values as JSON,
+// one value per line. Its decoder returns these steps, so a test controls every step.
 type scriptedFramework struct {
 	plan       framework.Plan
-	ask        string // its interrupt
+	ask        string // interrupt of the decoder, without newline; empty if it has none
 	verdict    framework.Verdict
-	prepared   func(framework.Input)
-	fault      error
-	native     bool
+	prepared   func(framework.Input) // called by Prepare, unless nil
+	fault      error                 // error of Prepare
+	native     bool                  // the decoder also returns each line as a native line
 	afterwards framework.Conversation
 }
 
@@ -49,7 +49,7 @@ func (p *scriptedFramework) NewDecoder(framework.Input) framework.Decoder {
 	return &scriptedDecoder{scriptedFramework: p}
 }
 
-// scriptedDecoder decodes the steps.
+// scriptedDecoder decodes the steps that an agent writes to standard output.
 type scriptedDecoder struct {
 	scriptedFramework *scriptedFramework
 	lines             framework.Lines
@@ -93,10 +93,11 @@ func emit(w io.Writer, s framework.Step) {
 	write(w, string(b)+"\n")
 }
 
-// hang is a command that ends when it is killed.
+// hang simulates a command that runs until it is killed.
 func hang(ctx context.Context) { <-ctx.Done() }
 
-// read returns a file of the sandbox, or of the host if it is in no mount.
+// read returns the content of a file in the sandbox. If name is not in a mount of the
+// sandbox, read returns the file with this name on the host. It returns "" after an error.
 func read(b *fake.Proc, name string) string {
 	if host, err := b.Host(name); err == nil {
 		name = host
@@ -105,7 +106,7 @@ func read(b *fake.Proc, name string) string {
 	return string(content)
 }
 
-// link replaces a folder of the sandbox by a symbolic link.
+// link replaces the folder at the path at in the sandbox by a symbolic link to target.
 func link(b *fake.Proc, target, at string) {
 	host, err := b.Host(at)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// checkStops checks that the worker stops while the store is stuck.
+// checkStops checks that the worker stops within maxWait while calls of the store block.
 func (w *world) checkStops(stuck *atomic.Bool) {
 	w.t.Helper()
 	stopped := make(chan struct{})
@@ -28,7 +28,8 @@ func (w *world) checkStops(stuck *atomic.Bool) {
 	}
 }
 
-// TestStopWhileStoreHangs stops a worker in the middle and at the end of a run.
+// TestStopWhileStoreHangs checks that a worker stops in the middle and at the end of a run
+// while calls of the store block.
 func TestStopWhileStoreHangs(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"in the middle": false, "at the end": true} {
@@ -53,8 +54,9 @@ func TestStopWhileStoreHangs(t *testing.T) {
 	}
 }
 
-// TestLeaseLostWhileStoreHangs checks that the journal of a lost run contains only
-// what was appended before, and its end, and that the worker continues.
+// TestLeaseLostWhileStoreHangs checks a worker that loses its lease while calls of the
+// store block. The journal of its run contains only the events appended before and the
+// terminal events, and the worker executes the next run.
 func TestLeaseLostWhileStoreHangs(t *testing.T) {
 	t.Parallel()
 	var stuck, losing atomic.Bool
@@ -92,7 +94,7 @@ func TestLeaseLostWhileStoreHangs(t *testing.T) {
 	if n, err := w.local.Reap(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d runs were lost, %v", n, err)
 	}
-	next := w.create(stint.NewRun{Agent: "agent"}) // starts after the first has released the capacity
+	next := w.create(stint.NewRun{Agent: "agent"}) // starts when the lost run has released its slot
 	w.until("the worker starts the next run", func() bool {
 		status, _, err := w.store.RunState(t.Context(), next.ID)
 		check(t, err)
@@ -115,7 +117,8 @@ func TestLeaseLostWhileStoreHangs(t *testing.T) {
 	}
 }
 
-// TestCancelDuringFailedFinish checks that the cancelled run keeps its state.
+// TestCancelDuringFailedFinish checks that a run that is cancelled while its Finish fails
+// still gets a checkpoint.
 func TestCancelDuringFailedFinish(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the store is away")

@@ -21,13 +21,14 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// networkDriver is a driver of sandboxes with a network. ask sends a request
-// through it to the egress gateway.
+// networkDriver is a fake driver of sandboxes with a network. Its method ask sends a
+// request from the sandbox's network to the egress proxy. networkDriver is also the
+// listener that accepts the connections of ask.
 type networkDriver struct {
 	*fake.Driver
-	dns net.PacketConn
-	far net.Listener
-	to  chan netip.AddrPort
+	dns net.PacketConn      // receives the DNS queries of the sandbox
+	far net.Listener        // accepts the TCP connections of the sandbox
+	to  chan netip.AddrPort // destination of each TCP connection
 }
 
 func (d *networkDriver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
@@ -52,7 +53,8 @@ func (d *networkDriver) Accept() (net.Conn, netip.AddrPort, error) {
 
 func (d *networkDriver) Close() error { return d.far.Close() }
 
-// ask sends a request to the model as the agent would, and returns the response.
+// ask sends a request to the model, as an agent does, and returns the body of the
+// response. If the request fails, ask returns the text of the error.
 func (d *networkDriver) ask(path, body string) string {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", d.dns.LocalAddr().String())
@@ -60,7 +62,7 @@ func (d *networkDriver) ask(path, body string) string {
 	waiting, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	at, err := resolver.LookupNetIP(waiting, "ip4", stint.ModelAlias+".")
-	for err != nil && waiting.Err() == nil { // a resolver waits only for seconds
+	for err != nil && waiting.Err() == nil { // on an overloaded host, the resolver may time out after some seconds
 		at, err = resolver.LookupNetIP(waiting, "ip4", stint.ModelAlias+".")
 	}
 	if err != nil {
@@ -86,8 +88,8 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// newModelWorld returns a world with agents that call a model. The handler answers
-// the calls.
+// newModelWorld returns a world with agents that execute asks, which calls a model by its
+// argument ask. The handler answer responds to the calls.
 func newModelWorld(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
 	t.Helper()
 	provider := httptest.NewServer(answer)
@@ -122,8 +124,9 @@ func respond(body string) http.HandlerFunc {
 	}
 }
 
-// runWithOneCall executes a run with an agent that calls the model "gpt" once. The model
-// answers with a longer name.
+// runWithOneCall executes a run with an agent that calls the model "gpt" once. answer is
+// the body of the model's response. provider contains additional members of the provider
+// in the definition, beginning with a comma. limits contains the limits in the definition.
 func runWithOneCall(t *testing.T, answer, provider, limits string) stint.Run {
 	t.Helper()
 	w := newModelWorld(t, respond(answer), func(ask func(string, string) string, b *fake.Proc) {
@@ -133,10 +136,12 @@ func runWithOneCall(t *testing.T, answer, provider, limits string) stint.Run {
 	return w.run(`{"framework":"codex","provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"`+provider+`},"limits":`+limits+`}`, stint.NewRun{})
 }
 
+// spent is a response of the model "gpt" with 1,001 tokens. It contains a longer name of
+// the model.
 const spent = `{"model":"gpt-2026-08-06","choices":[],"usage":{"prompt_tokens":900,"completion_tokens":101}}`
 
-// TestPrices checks which price counts: that of the name in the response, else
-// that of the name in the request, else the default.
+// TestPrices checks the order in which a price is selected: the price for the model name
+// in the response, the price for the name in the request, and the default price.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -159,8 +164,8 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestCostLimit checks that the limit holds under any name that a model has, and
-// that a missing price ends the run.
+// TestCostLimit checks that the cost limit applies if only the model name in the request
+// has a price, and that a run with a cost limit fails if its model has no price.
 func TestCostLimit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ answer, provider, says string }{
@@ -192,8 +197,9 @@ func TestUnknownCost(t *testing.T) {
 	}
 }
 
-// TestUsageByAgent checks that the agent's own cost counts if there are no prices,
-// and its tokens if the model proxy counted none.
+// TestUsageByAgent checks that the cost reported by the agent is used if the definition
+// has no prices, and that the tokens reported by the agent are used if the model proxy
+// counted none.
 func TestUsageByAgent(t *testing.T) {
 	t.Parallel()
 	cost := 0.5

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// TestStartWithUnremovableFolder checks that a leftover folder which cannot be
-// removed does not block runs.
+// TestStartWithUnremovableFolder checks that a worker renames a folder of an earlier run
+// that it cannot remove, and then executes runs.
 func TestStartWithUnremovableFolder(t *testing.T) {
 	t.Parallel()
 	stuck := ""

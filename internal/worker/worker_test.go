@@ -117,7 +117,7 @@ func TestEndings(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { // a slow host uses no time of a limit
+			synctest.Test(t, func(t *testing.T) { // the fake clock does not advance while a slow host works
 				w := newWorld(t, tt.script)
 				w.agent(tt.definition)
 				r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID)
@@ -213,8 +213,8 @@ func TestEnvironmentOrder(t *testing.T) {
 	}
 }
 
-// TestUnavailableFeatures checks that an agent never runs with less than its
-// definition requests.
+// TestUnavailableFeatures checks that a run fails and its agent does not start if the
+// worker lacks a feature that the definition requests.
 func TestUnavailableFeatures(t *testing.T) {
 	t.Parallel()
 	for name, definition := range map[string]string{
@@ -252,8 +252,9 @@ func TestBrokeredSecretsAreNotInSandbox(t *testing.T) {
 	}
 }
 
-// TestSessionsAndCheckpoints continues a session once, then resumes the checkpoint
-// of its first run.
+// TestSessionsAndCheckpoints checks that a run that continues a session, and a run that
+// resumes an earlier checkpoint, begin with the home folder and workspace of the earlier
+// run.
 func TestSessionsAndCheckpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
@@ -370,7 +371,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestFlood checks that every byte of a large output is stored, in order.
+// TestFlood checks that all bytes of a large output are stored in the right order.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	var want strings.Builder

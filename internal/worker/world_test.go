@@ -31,11 +31,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// maxWait is the maximum duration of every wait in these tests. It is long, so that
-// an overloaded host does not make them fail.
+// maxWait is the maximum duration of every wait in these tests. It is long, so that the
+// tests do not fail on an overloaded host.
 const maxWait = 2 * time.Minute
 
-// world is a service with one worker, whose fake sandboxes execute a script.
+// world contains the services of a server and its worker. The fake sandboxes of the
+// worker execute a script instead of commands.
 type world struct {
 	t       *testing.T
 	store   store.Store
@@ -109,7 +110,7 @@ func (w *world) startWorker(script fake.Script, dir string, changes ...change) {
 	w.t.Cleanup(func() { w.stop() })
 }
 
-// agent creates an agent with one version that has the definition.
+// agent stores an agent called "agent" with one version, which has the given definition.
 func (w *world) agent(definition string) stint.Agent {
 	w.t.Helper()
 	now := stint.TimeOf(time.Now())
@@ -129,7 +130,8 @@ func (w *world) create(n stint.NewRun) stint.Run {
 	return r
 }
 
-// ended waits for the end of a run and returns it.
+// ended waits for the end of a run and returns the ended run. If the run does not end
+// within maxWait, the test fails.
 func (w *world) ended(id string) stint.Run {
 	w.t.Helper()
 	r, err := w.runs.Wait(w.t.Context(), w.caller, id, maxWait)
@@ -161,7 +163,8 @@ func (w *world) events(id string) []stint.Event {
 	return events
 }
 
-// until waits for a condition.
+// until waits until ok returns true. If ok does not return true within maxWait, the test
+// fails, and the message contains what, a description of the condition.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(maxWait)

@@ -18,10 +18,11 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// view is a CLI with paths of the host relative to the world's root.
+// view is a CLI in a form that tests can compare. Paths on the host are relative to the
+// root of the world.
 type view struct {
 	Path, Version string
-	Mounts        []string // source > target; the source of a copied program is "copy"
+	Mounts        []string // "source > target"; the source of a copied program is "copy"
 	Dirs          []string
 	Env           map[string]string
 }
@@ -238,8 +239,9 @@ func TestVersionIsCached(t *testing.T) {
 	}
 }
 
-// blockedProgram makes a program that counts its starts and prints its version
-// when the file that opened returns is closed.
+// blockedProgram creates a program that blocks before it prints its version. opened
+// waits until the program has started and returns a file. When the test closes the file,
+// the program continues. asked returns the number of starts of the program.
 func (w *world) blockedProgram() (opened func() *os.File, asked func() int) {
 	w.Helper()
 	gate, count := w.at("gate"), w.at("count")
@@ -265,8 +267,9 @@ func (w *world) blockedProgram() (opened func() *os.File, asked func() int) {
 	}
 }
 
-// TestHangingProgram checks that a caller can stop waiting for a version, and
-// that the others share the answer.
+// TestHangingProgram checks concurrent callers that wait for the version of a program:
+// a cancelled caller returns immediately, and the other callers share the version that a
+// single execution of the program prints.
 func TestHangingProgram(t *testing.T) {
 	w := newWorld(t)
 	opened, asked := w.blockedProgram()
@@ -309,8 +312,8 @@ func TestHangingProgram(t *testing.T) {
 	}
 }
 
-// TestVersionWithoutWaiters checks that a program is killed if no caller waits for
-// its version, and started again by the next caller.
+// TestVersionWithoutWaiters checks that a program is killed when its last waiting caller
+// is cancelled, and that the next caller starts the program again.
 func TestVersionWithoutWaiters(t *testing.T) {
 	w := newWorld(t)
 	opened, asked := w.blockedProgram()
@@ -328,7 +331,7 @@ func TestVersionWithoutWaiters(t *testing.T) {
 	}
 	var closed error
 	for limit := time.Now().Add(time.Minute); closed == nil && time.Now().Before(limit); {
-		_, closed = gate.WriteString("x") // a process that ends closes its files one after the other
+		_, closed = gate.WriteString("x") // writes succeed until the killed processes have closed the FIFO
 	}
 	if !errors.Is(closed, syscall.EPIPE) {
 		t.Errorf("the program was not killed: %v", closed)
@@ -348,7 +351,8 @@ func TestVersionWithoutWaiters(t *testing.T) {
 	}
 }
 
-// TestNoVersion checks that a program without a version is asked again later.
+// TestNoVersion checks that a program that prints no version is started again after one
+// minute, but not earlier.
 func TestNoVersion(t *testing.T) {
 	w := newWorld(t)
 	count := w.at("count")
@@ -367,7 +371,8 @@ func TestNoVersion(t *testing.T) {
 	}
 }
 
-// TestHostileVersions checks output that is long, binary, or misleading.
+// TestHostileVersions checks which version Find reads from output that is long, binary,
+// or misleading.
 func TestHostileVersions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
@@ -423,8 +428,8 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestCopies checks that a copy stays as long as a run may use it, and that copies
-// of an earlier process are removed.
+// TestCopies checks that the copy of a replaced program is kept as long as a run may use
+// it, and then removed. Copies that an earlier process made are removed at once.
 func TestCopies(t *testing.T) {
 	w := newWorld(t)
 	old := w.file("data/programs/old/codex", "old")

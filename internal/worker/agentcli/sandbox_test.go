@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// asProgram is the argument that makes the test binary print its name.
+// asProgram is the argument with which the test binary prints "stint" and exits.
 const asProgram = "print-name"
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestProgramsStartInSandbox starts programs in a real sandbox, which is prepared
-// with their mounts or gets them later.
+// TestProgramsStartInSandbox starts programs in real sandboxes. A sandbox gets the mounts
+// of the program from Prepare or, if later is true, from Attach.
 func TestProgramsStartInSandbox(t *testing.T) {
 	w := newWorld(t)
 	real := agentcli.New(agentcli.Config{
@@ -82,7 +82,8 @@ func TestProgramsStartInSandbox(t *testing.T) {
 	}
 }
 
-// runInside starts a program in a sandbox and returns its output.
+// runInside runs a program in a new sandbox and returns its output. If the sandbox cannot
+// start the program, runInside returns the error message.
 func (w *world) runInside(driver sandbox.Driver, found agentcli.CLI, later bool, args []string) string {
 	w.Helper()
 	dir, err := os.MkdirTemp(w.root, "box")

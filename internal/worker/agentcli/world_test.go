@@ -20,8 +20,8 @@ var (
 	own    = framework.Info{Name: "assistant"}
 )
 
-// world is a host: folders that sandboxes see, a home folder that they do not
-// see, and an environment.
+// world simulates a host in the folder root. Sandboxes see the folder usr, but not the
+// folder home. env contains the environment variables of the server.
 type world struct {
 	*testing.T
 	root string
@@ -50,16 +50,16 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) at(path string) string { return filepath.Join(w.root, path) }
 
-// file writes an executable file.
+// file writes an executable file and returns its absolute path.
 func (w *world) file(path, content string) string {
 	w.Helper()
 	at := w.at(path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		w.Fatal(err)
 	}
-	// Another process writes the file. If this process wrote it, a process that
-	// another test starts could hold it open, and Linux does not execute a file that
-	// is open for writing.
+	// Another process writes the file. If this process wrote the file, a process that
+	// another test starts at the same time could inherit the open file. Linux does not
+	// execute a file that is open for writing.
 	writer := exec.CommandContext(w.Context(), "/bin/sh", "-c", `cat >"$0"`, at)
 	writer.Stdin = strings.NewReader(content)
 	if out, err := writer.CombinedOutput(); err != nil {
@@ -81,10 +81,11 @@ func (w *world) link(path, to string) {
 	}
 }
 
-// binary is the content of a program that is not a script and prints no version.
+// binary is the content of a program that is not a script. The program cannot be
+// executed, so it prints no version.
 const binary = "\x7fELF"
 
-// printing returns a program that prints its version.
+// printing returns a script that prints version if its argument is --version.
 func printing(version string) string {
 	return "#!/bin/sh\n[ \"$1\" = --version ] && echo '" + version + "'\n"
 }

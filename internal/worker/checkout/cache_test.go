@@ -17,10 +17,11 @@ import (
 	"github.com/stint-dev/stint/internal/worker/checkout"
 )
 
-// library checks out one file that contains the digest.
+// library implements checkout.Snapshots. Each snapshot contains the file digest, and the
+// file contains the digest of the snapshot.
 type library struct {
-	calls atomic.Int64
-	fail  atomic.Bool
+	calls atomic.Int64 // number of calls of Checkout
+	fail  atomic.Bool  // Checkout returns an error after it has written the file
 }
 
 func (l *library) Checkout(_ context.Context, _, digest, dir string) error {
@@ -52,7 +53,7 @@ func acquire(t *testing.T, c *checkout.Cache, digest string) *checkout.Checkout 
 	return tree
 }
 
-// layers returns the content of each layer.
+// layers returns the content of the file digest in each layer, topmost layer first.
 func layers(t *testing.T, tree *checkout.Checkout) (texts []string) {
 	t.Helper()
 	for _, dir := range tree.Layers() {
@@ -65,7 +66,8 @@ func layers(t *testing.T, tree *checkout.Checkout) (texts []string) {
 	return texts
 }
 
-// runDir makes a folder as a run leaves it.
+// runDir creates a folder for Adopt, as a finished run leaves it. The folder contains the
+// file digest with the given text.
 func runDir(t *testing.T, dir, text string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "left-"+text)
@@ -138,12 +140,12 @@ func TestLimit(t *testing.T) {
 	for _, digest := range []string{"bbbb", "cccc", "dddd"} {
 		acquire(t, c, digest).Release()
 	}
-	held.Release() // above the limit again: the least recently used is removed
+	held.Release() // the unused checkouts exceed the limit again, so the least recently used checkout is removed
 	before := l.calls.Load()
 	for _, digest := range []string{"aaaa", "dddd"} {
 		defer acquire(t, c, digest).Release()
 	}
-	if n := l.calls.Load() - before; n != 1 { // aaaa was used longest ago
+	if n := l.calls.Load() - before; n != 1 { // only aaaa was removed and is fetched again
 		t.Errorf("%d checkouts", n)
 	}
 }
@@ -243,7 +245,8 @@ func TestRestart(t *testing.T) {
 	if err := c.Adopt("org_a", "orphan", lost, runDir(t, work, "orphan")); err != nil {
 		t.Fatal(err)
 	}
-	// As after a crash: a folder without its note, half a folder, a missing base.
+	// Simulate a crash. The folders torn and lost lack their notes (.json), so the folder
+	// orphan lacks its base. The folder half is an incomplete fetch.
 	for _, name := range []string{"org_a-torn.json", "org_a-lost.json"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -282,8 +285,9 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestFailedRemoval checks that a failed removal is logged and does not block the
-// start, that its files are never used, and that the next start tries again.
+// TestFailedRemoval checks a start that cannot remove invalid folders: the error is
+// logged, the cache can be used, and the files in these folders are never used. The next
+// start removes the folders.
 func TestFailedRemoval(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(dir string) error{

@@ -2,7 +2,7 @@ package checkout
 
 import "log/slog"
 
-// OpenBy is Open with another function to remove folders.
+// OpenBy is like Open, but the cache removes folders by calling remove.
 func OpenBy(dir string, l Snapshots, limit int64, log *slog.Logger, remove func(dir string) error) (*Cache, error) {
 	return open(dir, l, limit, log, remove)
 }

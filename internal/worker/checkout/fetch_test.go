@@ -14,8 +14,9 @@ import (
 	"github.com/stint-dev/stint/internal/worker/checkout"
 )
 
-// blockedLibrary blocks each checkout until release receives. The checkout then
-// fails if its context has ended.
+// blockedLibrary is a library with a Checkout that sends its context to started and then
+// blocks until it receives a value from release. If the context has ended by then,
+// Checkout fails.
 type blockedLibrary struct {
 	library
 	started chan context.Context
@@ -35,8 +36,9 @@ func (l *blockedLibrary) Checkout(ctx context.Context, org, digest, dir string) 
 	return l.library.Checkout(ctx, org, digest, dir)
 }
 
-// newBlockedCache returns a cache with a blocked library, and a function that
-// acquires a checkout from it in the background.
+// newBlockedCache opens a cache with a blocked library. It returns the library and a
+// function that acquires a checkout from the cache in the background. The function
+// returns a channel that receives the error of Acquire.
 func newBlockedCache(t *testing.T) (l *blockedLibrary, acquire func(context.Context) <-chan error) {
 	t.Helper()
 	l = newBlockedLibrary()
@@ -84,8 +86,8 @@ func TestCancelledWaiterKeepsFetch(t *testing.T) {
 	})
 }
 
-// TestFetchWithoutWaiters checks that a fetch without waiters is cancelled, and
-// that a caller which arrives before its end gets another one.
+// TestFetchWithoutWaiters checks that a fetch is cancelled when its last waiting caller
+// leaves. A caller that arrives before the cancelled fetch has ended causes a new fetch.
 func TestFetchWithoutWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +110,9 @@ func TestFetchWithoutWaiters(t *testing.T) {
 	})
 }
 
-// TestRemoveWithoutLock checks that folders are removed without the lock, which
-// every run needs, and that a folder that cannot be removed blocks nothing.
+// TestRemoveWithoutLock checks that the cache does not hold its lock while it removes a
+// folder, because every run needs the lock. It also checks that the cache still works if
+// a folder cannot be removed.
 func TestRemoveWithoutLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
@@ -131,7 +134,7 @@ func TestRemoveWithoutLock(t *testing.T) {
 			t.Error(diff)
 		}
 		got.Release()
-		c.Close() // waits for the fetch, which may release it last
+		c.Close() // waits for the end of the fetch, which may be the last user of the checkout
 	}
 	if removals != 3 {
 		t.Errorf("%d removals", removals)

@@ -12,7 +12,7 @@ func TestWaitForEarlierStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s checkout.Starts
-		s.Wait(t.Context()) // there is none
+		s.Wait(t.Context()) // returns at once, because no start is in progress
 		first, second := s.Begin(), s.Begin()
 		waited := make(chan struct{}, 2)
 		for range cap(waited) {
@@ -32,11 +32,11 @@ func TestWaitForEarlierStarts(t *testing.T) {
 		}
 		second()
 		for range cap(waited) {
-			<-waited // but not for the later start
+			<-waited // Wait does not wait for the later start
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		s.Wait(cancelled) // returns at once
+		s.Wait(cancelled) // returns at once, although a start is in progress
 		later()
 		s.Wait(t.Context())
 	})

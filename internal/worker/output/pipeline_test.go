@@ -24,8 +24,8 @@ func (j *blockedJournal) Append(_ context.Context, _ store.Position, b store.Bat
 	return 0, nil
 }
 
-// TestServerLogIsBounded checks that the number of dropped entries is logged
-// once.
+// TestServerLogIsBounded checks that the pipeline drops log entries of the server while
+// the journal is blocked, and that a single entry contains the number of dropped entries.
 func TestServerLogIsBounded(t *testing.T) {
 	t.Parallel()
 	journal := &blockedJournal{open: make(chan struct{})}

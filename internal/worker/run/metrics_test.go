@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/run"
 )
 
-// The last measurement of a run may follow another at once: 1 ms of CPU time in
-// 0.1 ms must not become ten cores.
+// TestCPUUseOfShortIntervals checks measurements in quick succession, such as the last two
+// of a run: a CPU time of 1 ms within 0.1 ms must not be reported as the use of ten cores.
 func TestCPUUseOfShortIntervals(t *testing.T) {
 	t.Parallel()
 	const s, ms = time.Second, time.Millisecond

@@ -26,8 +26,8 @@ func TestDecide(t *testing.T) {
 		facts
 		status  stint.Status
 		reason  stint.Reason
-		message string // part of it
-		code    int    // -1: none
+		message string // part of the message; empty if the outcome has no message
+		code    int    // exit code; -1 if the outcome has no exit code
 		result  string
 	}{
 		"completed":                        {facts{exit: exited(0), verdict: completed}, stint.Completed, "", "", 0, `"four"`},
@@ -70,7 +70,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideDiscards covers the runs that another process has ended.
+// TestDecideDiscards checks that the outcome of a run is discarded if the worker may no
+// longer finish the run, for example because another process has ended it.
 func TestDecideDiscards(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{ErrStopped, ErrLeaseLost, ErrDrained, context.Canceled, errors.New("other")} {
@@ -92,8 +93,8 @@ func overBudget(t *testing.T) error {
 	return err
 }
 
-// TestUndoOrder checks that undo functions are called in reverse order, all of
-// them, and after the run's context has ended.
+// TestUndoOrder checks that undoAll calls all undo functions in reverse order, even if a
+// function fails and the context of the run has ended.
 func TestUndoOrder(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -52,8 +52,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestProxyCountsArePreferred checks that the agent's counts are only used where
-// the model proxy has none.
+// TestProxyCountsArePreferred checks that the token counts of the agent are used only if
+// the model proxy has counted no tokens.
 func TestProxyCountsArePreferred(t *testing.T) {
 	t.Parallel()
 	m := usage.NewMeter(stint.Limits{}, nil, true)
