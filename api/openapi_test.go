@@ -142,8 +142,8 @@ func TestResponsesHaveCommonHeaders(t *testing.T) {
 	}
 }
 
-// TestErrorsMatchStatuses checks that the contract allows, for each status, exactly the
-// type and the codes of its errors.
+// TestErrorsMatchStatuses checks that the contract allows, for each error status,
+// exactly the type and the codes of its errors.
 func TestErrorsMatchStatuses(t *testing.T) {
 	t.Parallel()
 	doc := valid(t)

@@ -183,7 +183,7 @@ func TestDownloadWithoutVersion(t *testing.T) {
 }
 
 // TestDownloadIsOfOneVersion checks that a resumed download continues with the version
-// that it began with, although the current version changed when the connection broke.
+// that it began with, even if the current version has changed.
 func TestDownloadIsOfOneVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"", "latest"} {

@@ -221,7 +221,7 @@ func TestSilentStreamIsResumed(t *testing.T) {
 			context.AfterFunc(r.Context(), func() { in.CloseWithError(r.Context().Err()) })
 			go func() {
 				if len(after) == 1 {
-					io.WriteString(in, frame(1, "status", "{}")) // further data never arrives
+					io.WriteString(in, frame(1, "status", "{}")) // the stream sends nothing more
 				} else {
 					io.WriteString(in, frame(2, "complete", "{}"))
 				}

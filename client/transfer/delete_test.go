@@ -78,8 +78,8 @@ func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			// After its entries are removed, the folder is replaced, unless an ignore file
-			// excludes the folder itself or a folder in it.
+			// After its files except .stintignore are removed, the folder is replaced, unless
+			// an ignore file excludes the folder itself or a folder in it.
 			for path := range local {
 				if strings.HasPrefix(path, "a/") && filepath.Base(path) != ".stintignore" {
 					must(t, os.Remove(filepath.Join(to, path)))

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type memory struct {
 	t testing.TB
 
-	mu     sync.Mutex // guards chunks, tree, and the counters
+	mu     sync.Mutex // guards chunks, tree, asked, sent, and given
 	chunks map[treewire.Hash]treewire.Frame
 	tree   []byte // tree of the current version
 	asked  int    // number of hashes in requests for missing chunks
