@@ -11,8 +11,8 @@ import (
 )
 
 // search is a script that looks for keys in the files, environments, and command lines
-// of the sandbox. It writes the keys to a file, because the content of files is not
-// masked as output is. The pattern matches keys but not itself.
+// of the sandbox. It writes the keys to a file, because output is masked and files are
+// not. The pattern matches keys but not itself.
 const search = `{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; find /home /run/stint /tmp -type f -size -9M -exec cat {} +; } 2>/dev/null > seen.txt; ` +
 	`grep -aoE 'sk-live-[0-9a-f]+' seen.txt | sort -u > keys.txt; tr '\0' '\n' < seen.txt | grep -ac '^[A-Z_]*=' > count.txt; cat keys.txt`
 

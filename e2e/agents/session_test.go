@@ -121,8 +121,8 @@ func killedProgram(w *tenant) {
 	}
 }
 
-// processes returns the command lines that contain words, of all processes of this
-// machine, including those in sandboxes, except the test itself.
+// processes returns the command lines that contain words. It searches all processes of
+// this machine, including those in sandboxes, except the test itself.
 func processes(words string) (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range all {
@@ -134,8 +134,8 @@ func processes(words string) (found []string) {
 	return found
 }
 
-// waitUntil waits until ok returns true. It ends the test after waitLimit; what
-// describes the event for the message.
+// waitUntil waits until ok returns true, for at most waitLimit. The text in what names
+// the awaited event in the failure message.
 func (w *tenant) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)

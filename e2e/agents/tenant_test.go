@@ -164,7 +164,7 @@ func (w *tenant) run(n stint.NewRun) *stint.Run {
 }
 
 // fails creates a run, waits until it has failed with an error that contains the words,
-// and returns it. Upper and lower case are equal.
+// and returns it. The comparison of words ignores case.
 func (w *tenant) fails(n stint.NewRun, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
 	return w.failed(w.create(n), reason, words...)
@@ -231,8 +231,8 @@ func (w *tenant) transcript(id string) string {
 	return b.String()
 }
 
-// item waits for the first output event of a run for which is returns true, and returns
-// the data of the event.
+// item waits for the first output event of a run for which the function is returns
+// true, and returns the data of the event.
 func (w *tenant) item(id string, is func(stint.OutputData) bool) stint.OutputData {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
