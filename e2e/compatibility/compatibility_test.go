@@ -46,7 +46,7 @@ func continueWork(t *testing.T, o *opened) {
 	o.stint("gc", "--data", o.Data, "--grace", "0")
 	o.checkStorage()
 	o.Stop(os.Interrupt)
-	o.checkStorage() // without a server
+	o.checkStorage() // fsck also works while the server is stopped
 	o.Start()
 	o.compare(func(e exchange) bool { return lasting.MatchString(e.Path) && !strings.Contains(e.Path, "latest") })
 }
