@@ -53,7 +53,7 @@ func oneName(w *tenant) {
 	}
 }
 
-// number returns N of a version ID vN_…, or 0.
+// number returns the number N in a version ID vN_…, or 0 for other text.
 func number(version string) (n int) {
 	_, _ = fmt.Sscanf(version, "v%d_", &n) // n is still 0 if version has another format
 	return n

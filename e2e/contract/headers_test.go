@@ -21,8 +21,8 @@ var headerCases = []testCase{
 
 var requestID = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
 
-// responses returns a request for each HTTP status of the API. The response to the
-// request has this status.
+// responses maps each HTTP status of the API to a request. The response to the request
+// has this status.
 func (w *tenant) responses() map[int]request {
 	w.Helper()
 	r := w.run(object{})

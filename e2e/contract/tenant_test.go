@@ -230,8 +230,8 @@ func (w *tenant) newRun(body object) object {
 	return all
 }
 
-// waitUntil waits until done returns true. It ends the test after waitLimit; what
-// describes the event for the message.
+// waitUntil waits until done returns true, for at most waitLimit. The text in what
+// names the awaited event in the failure message.
 func (w *tenant) waitUntil(what string, done func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)
