@@ -37,7 +37,7 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // the program does not read the user's settings
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // Cancel also kills the children of the program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // lets Cancel kill the program and its children
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = waitLimit / 10 // children may keep the output open
 	var stderr bytes.Buffer

@@ -59,7 +59,7 @@ func TestArchiveReaders(t *testing.T) {
 type unpacker struct {
 	name    string
 	sees    func(path string, e entry) entry // returns the properties of an entry that the program keeps
-	command []string                         // FILE is replaced by the archive
+	command []string                         // FILE stands for the path of the archive
 }
 
 const pythonUntar = `
