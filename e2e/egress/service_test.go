@@ -186,8 +186,8 @@ func containsAll(got, want map[string]any) bool {
 	return true
 }
 
-// waitUntil waits until ok returns true. It ends the test after waitLimit; what
-// describes the event for the message.
+// waitUntil waits until ok returns true, for at most waitLimit. The text in what names
+// the awaited event in the failure message.
 func (w *service) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
