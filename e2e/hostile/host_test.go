@@ -37,8 +37,8 @@ func serve(t *testing.T, isolation string) *host {
 	return h
 }
 
-// waitUntil waits until done returns true. It ends the test after waitLimit; what
-// describes the event for the message.
+// waitUntil waits until done returns true, for at most waitLimit. The text in what
+// names the awaited event in the failure message.
 func (h *host) waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
