@@ -33,7 +33,7 @@ func TestBucketFaultsAtEndOfRun(t *testing.T) {
 	installation.Agent(t, c, "shell", "")
 	for _, end := range []struct {
 		how    string
-		fault  func(try int) s3test.Fault // fault of the nth attempt to write an object; nil means no faults
+		fault  func(try int) s3test.Fault // fault of attempt number try (1, 2, …) to write an object; nil means no faults
 		status stint.Status
 	}{
 		{"well", nil, stint.Completed},

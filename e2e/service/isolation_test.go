@@ -70,7 +70,7 @@ func TestKill9WhilePulling(t *testing.T) {
 type stalled struct {
 	http.ResponseWriter
 	request *http.Request
-	left    int // number of bytes that it still forwards
+	left    int // number of bytes to forward before the stall
 	stall   func()
 }
 
