@@ -45,8 +45,8 @@ type Provider struct {
 
 // MCPServer is a server of the Model Context Protocol that the agent can use:
 // a URL (streamable HTTP), or a command that runs inside the sandbox. Values of
-// Headers and Env may contain ${{ vars.X }} and ${{ secrets.X }}; the host
-// inserts secrets into headers.
+// Headers and Env may contain ${{ vars.X }} and ${{ secrets.X }}. The egress proxy,
+// outside the sandbox, inserts the secrets of headers.
 type MCPServer struct {
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`

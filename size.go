@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes. In JSON it is a string with a unit ("2GiB",
-// "500MB") or a number.
+// Size is a number of bytes. In JSON it is a number, or a string with or without a
+// unit ("2GiB", "500MB", "1000").
 type Size int64
 
 // Units of sizes.
@@ -69,7 +69,7 @@ func (s Size) String() string {
 // MarshalJSON encodes the result of String.
 func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// UnmarshalJSON decodes a string with a unit or a number of bytes.
+// UnmarshalJSON decodes a number of bytes, or a string that ParseSize accepts.
 func (s *Size) UnmarshalJSON(b []byte) error {
 	text := string(b)
 	if len(b) > 0 && b[0] == '"' {

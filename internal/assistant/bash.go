@@ -17,8 +17,8 @@ import (
 const (
 	defaultCommandTime = 2 * time.Minute
 	maxCommandTime     = time.Hour
-	// commandGrace is the time between SIGTERM and SIGKILL, and the time to
-	// wait for output after the command has ended.
+	// commandGrace is the maximum time between SIGTERM and SIGKILL, and the
+	// maximum time to wait for output after the command has ended.
 	commandGrace = 400 * time.Millisecond
 	keptHead     = 20 << 10 // bytes kept from the start of the output
 	keptTail     = 11 << 10 // bytes kept from the end of the output
@@ -48,7 +48,8 @@ func (b *toolbox) bash() tool {
 }
 
 // command runs a command in its own process group. When the time limit is reached or
-// ctx ends, the whole group receives SIGTERM and, after commandGrace, SIGKILL.
+// ctx ends, the whole group receives SIGTERM. The group receives SIGKILL when the shell
+// has ended and its output is closed, at the latest after commandGrace.
 func (b *toolbox) command(ctx context.Context, command string, limit time.Duration) outcome {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -102,9 +103,10 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	return o
 }
 
-// reportWorking writes a "working" line each minute until the caller calls quiet. Without
-// these lines, a command without output would make the run reach its idle limit. Calls of
-// MCP tools do not write such lines: the idle limit ends a run in which a call hangs.
+// reportWorking writes a "working" line each minute until the caller calls quiet. A
+// command's output is reported only when the command ends. Without these lines, a long
+// command would make the run reach its idle limit. Calls of MCP tools do not write such
+// lines, so that the idle limit ends a run in which a call hangs.
 func (b *toolbox) reportWorking() (quiet func()) {
 	ticks, stop := b.every(time.Minute)
 	done := make(chan struct{})

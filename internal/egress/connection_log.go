@@ -42,8 +42,9 @@ func (c *connection) writeLog(e log.Entry) {
 	c.uplink.log.Write(e)
 }
 
-// beginRequest must be called before a request is forwarded, and end after it. If the
-// request lasts longer than openAfter, it is logged as open.
+// beginRequest must be called before a request is forwarded. It returns a function, end,
+// that must be called after the request has ended. If the request lasts longer than
+// openAfter, it is logged as open.
 func (c *connection) beginRequest(x proxy.Exchange) (end func()) {
 	c.logMu.Lock()
 	c.logsRequests = true

@@ -70,8 +70,9 @@ func (a API) authenticated(r *http.Request) *http.Request {
 	return out
 }
 
-// aliasAddr is the local address of a request that a sandbox sends to the API. It is not
-// an address of this machine, so that the request is not treated as a local request.
+// aliasAddr is the local address of a request that a sandbox sends to the API. It is the
+// API's name in the sandbox instead of an address of this machine, so that no handler
+// takes the request for one that a program on this machine sent to a loopback address.
 type aliasAddr string
 
 func (aliasAddr) Network() string  { return "tcp" }

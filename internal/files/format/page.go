@@ -5,20 +5,23 @@ import (
 	"encoding/binary"
 )
 
-// A page holds consecutive entries: a list of the packs that their places refer
-// to, then the entries. The ends of pages depend only on the entries, so a change
-// moves only the ends near it. Logical bytes are bytes that AppendLogical appends.
+// A page consists of consecutive entries of a tree, preceded by a list of the packs
+// that hold the entries' chunks. The ends of pages depend only on the entries, so a
+// change moves only the ends near it. Logical bytes are bytes that AppendLogical
+// appends.
 const (
 	minPage = 16 << 10  // logical bytes from which a page may end after a suitable path
 	maxPage = 256 << 10 // logical bytes at which a page ends after any path
 	// pageMask selects the bits of a path's hash that are zero for a suitable path.
 	pageMask = 1<<9 - 1
-	// maxPageBytes bounds the memory that a damaged manifest can cause to be
-	// allocated for a page, as stored and expanded.
+	// maxPageBytes is the maximum length of a stored page. It bounds the memory
+	// that a damaged manifest can cause to be allocated for a stored page. For an
+	// expanded page, MaxRoot is the bound.
 	maxPageBytes = 64 << 20
 )
 
-// EndsPage reports whether a page of logical bytes ends after the entry at path.
+// EndsPage reports whether a page ends after the entry at path. logical is the number
+// of the page's logical bytes, including those of that entry.
 func EndsPage(path string, logical int) bool {
 	return logical >= maxPage || logical >= minPage && pathHash(path)&pageMask == 0
 }
@@ -53,8 +56,8 @@ type Page struct {
 
 // PageRecord is the approximate number of bytes of a page in a root, without its
 // first path and its packs. PackRecord is the approximate number of bytes of a pack
-// in a root. A root may be somewhat larger than the sum, because roots of twice the
-// permitted size can be read.
+// in a root. A root that is somewhat larger than estimated does no harm: readers accept
+// roots of twice the size that writers may reach.
 const (
 	PageRecord = 2*sha256.Size + 40
 	PackRecord = 40

@@ -15,8 +15,9 @@ var ErrStale = errors.New("files: the tree is being deleted by a collection")
 
 // Renew validates a tree and returns ref with the current epoch. If the tree is
 // incomplete or a part of it is marked, Renew returns ErrStale. If only the root is
-// marked, Renew writes another root instead: a collection that begins between a
-// commit and its publication marks the new root at once.
+// marked, Renew writes another root instead of returning ErrStale. This case occurs
+// if a collection begins between a commit and its publication: the collection marks
+// the commit's root at once, but marks only packs older than the grace period.
 func (g *Collector) Renew(ctx context.Context, org string, ref manifest.Ref) (manifest.Ref, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return manifest.Ref{}, err

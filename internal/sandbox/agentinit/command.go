@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// The agent's identity in every sandbox.
+// The agent's identity and its folder for temporary files in every sandbox.
 const (
 	AgentID  = 1000    // user and group
 	HostName = "stint" // host name inside
@@ -28,7 +28,8 @@ const (
 	maxName = 256
 )
 
-// clip cuts s to most bytes, without an incomplete character at the end.
+// clip limits s to the number of bytes given by most. If s is longer, clip cuts it,
+// removes invalid UTF-8, and appends an ellipsis, which is not counted.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
