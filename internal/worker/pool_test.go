@@ -40,7 +40,7 @@ func newPoolWorld(t *testing.T, attaches bool, more ...change) (*world, chan san
 }
 
 // TestPreparedSandbox checks that a run uses the prepared sandbox with the limits
-// of its definition, and that the worker then prepares another one.
+// of its definition, and that the worker then prepares another sandbox.
 func TestPreparedSandbox(t *testing.T) {
 	t.Parallel()
 	w, seen := newPoolWorld(t, true)

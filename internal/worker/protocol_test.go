@@ -139,8 +139,8 @@ func TestTerminalEvent(t *testing.T) {
 }
 
 // TestNoTerminalEvent checks a run with an agent that exits without a terminal event: the
-// verdict of the framework determines the status, and the error contains the message of
-// the verdict and the end of standard error.
+// verdict of the framework determines the status, and the error of the run contains the
+// message of the verdict and the last output on standard error.
 func TestNoTerminalEvent(t *testing.T) {
 	t.Parallel()
 	p := &scriptedFramework{verdict: framework.Verdict{Message: "The agent ended without a result."}}

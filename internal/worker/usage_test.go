@@ -88,8 +88,8 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// newModelWorld returns a world with agents that execute asks, which calls a model by its
-// argument ask. The handler answer responds to the calls.
+// newModelWorld returns a world with agents that execute asks. The function asks calls a
+// model through its argument ask. The handler answer responds to these calls.
 func newModelWorld(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
 	t.Helper()
 	provider := httptest.NewServer(answer)

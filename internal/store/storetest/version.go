@@ -25,7 +25,7 @@ var versionCases = []testCase{
 	{"Finish adds to the artifact that has the name", func(w *world) {
 		tree := w.home.fileSet(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(tree.ID, "one"))
-		w.home.fileSet(stint.Volumes, "out") // Finish must not use a volume with the name
+		w.home.fileSet(stint.Volumes, "out") // Finish must not use a volume that has the artifact's name
 		w.tenant("other").fileSet(stint.Artifacts, "out")
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "two")))

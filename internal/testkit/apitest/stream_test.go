@@ -115,8 +115,8 @@ func TestStreamIsNotReadAhead(t *testing.T) {
 	}
 }
 
-// TestUploadIsNotReadAhead uses a server that responds after the first half of an
-// upload.
+// TestUploadIsNotReadAhead uses a client that sends the end of the body only after the
+// server has received the first half.
 func TestUploadIsNotReadAhead(t *testing.T) {
 	t.Parallel()
 	half := make(chan struct{})

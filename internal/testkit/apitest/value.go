@@ -17,8 +17,9 @@ const (
 	maxDepth = 1000     // levels of nesting
 )
 
-// decode decodes one JSON value. Unlike json.Unmarshal, it returns an error if an object
-// contains a name twice, because JSON parsers differ in the treatment of such input.
+// decode decodes one JSON value. It returns an error if data follows the value. Unlike
+// json.Unmarshal, it also returns an error if an object contains a name twice, because
+// JSON parsers differ in the treatment of such objects.
 func decode(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

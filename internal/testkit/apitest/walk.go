@@ -231,8 +231,8 @@ func (w *walk) count(s *draft, status int) {
 	w.report[id][status]++
 }
 
-// checkProgress fails the test if most responses had the status 401 or 429, because
-// such a walk tests nothing.
+// checkProgress fails the test if most responses had the status 401 or 429, because such
+// responses do not test the operations.
 func (w *walk) checkProgress() {
 	all, turned := 0, 0
 	for id, statuses := range w.report {

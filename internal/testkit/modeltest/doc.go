@@ -5,8 +5,8 @@
 // request contains the whole conversation. Directives in the user's newest message
 // determine the response:
 //
-//	[[run: CMD]]          call the client's shell tool
-//	[[tool: NAME {json}]] call the tool with the name NAME or a name that ends with it
+//	[[run: CMD]]          call the client's shell tool with the command CMD
+//	[[tool: NAME {json}]] call the tool NAME, or a tool with the suffix _NAME
 //	[[say: TEXT]]         the text of the final answer
 //	[[think: TEXT]]       send TEXT as reasoning before the next step
 //	[[sleep: SECONDS]]    send the first event of the next step, then wait
@@ -30,6 +30,6 @@
 // The directive usage sets the numbers of tokens that each response reports. in
 // includes the tokens read from and written to the cache, and out includes the
 // reasoning tokens. Each dialect reports the numbers in its own format.
-// Anthropic has no field for reasoning tokens, and Gemini has none for tokens written
-// to a cache.
+// Anthropic has no field for reasoning tokens, and Gemini has no field for tokens
+// written to the cache.
 package modeltest

@@ -267,9 +267,9 @@ func (w *world) blockedProgram() (opened func() *os.File, asked func() int) {
 	}
 }
 
-// TestHangingProgram checks concurrent callers that wait for the version of a program:
-// a cancelled caller returns immediately, and the other callers share the version that a
-// single execution of the program prints.
+// TestHangingProgram checks concurrent callers that wait until another caller knows the
+// version of a program. If such a caller is cancelled, it returns immediately. The other
+// callers share the version that a single execution of the program prints.
 func TestHangingProgram(t *testing.T) {
 	w := newWorld(t)
 	opened, asked := w.blockedProgram()
@@ -312,8 +312,8 @@ func TestHangingProgram(t *testing.T) {
 	}
 }
 
-// TestVersionWithoutWaiters checks that a program is killed when its last waiting caller
-// is cancelled, and that the next caller starts the program again.
+// TestVersionWithoutWaiters checks that a program is killed when the caller that started
+// it is cancelled, and that the next caller starts the program again.
 func TestVersionWithoutWaiters(t *testing.T) {
 	w := newWorld(t)
 	opened, asked := w.blockedProgram()
