@@ -135,7 +135,11 @@ func entries(t testing.TB, tree []byte) (all []*format.Entry) {
 	}
 }
 
-func (m *memory) OpenTree(context.Context) (io.ReadCloser, error) { return m.answer(m.tree), nil }
+func (m *memory) OpenTree(context.Context) (io.ReadCloser, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.answer(m.tree), nil
+}
 
 func (m *memory) OpenChunks(_ context.Context, selection []byte) (io.ReadCloser, error) {
 	m.mu.Lock()

@@ -176,7 +176,7 @@ func streamEnd(w *tenant) {
 	a = w.do(request{method: "GET", path: path + "?lastEventId=" + last.ID})
 	w.equal("by query", []any{200, "", "text/event-stream"}, []any{a.StatusCode, string(a.body), a.Header.Get("Content-Type")})
 	a = w.do(request{method: "GET", path: path, header: map[string]string{"Accept": "text/event-stream"}})
-	if want := a.Header.Get("Content-Type"); want != "text/event-stream" || a.Header.Get("Cache-Control") == "" {
+	if got := a.Header.Get("Content-Type"); got != "text/event-stream" || a.Header.Get("Cache-Control") == "" {
 		w.Errorf("headers %v", a.Header)
 	}
 }

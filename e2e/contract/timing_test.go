@@ -106,7 +106,7 @@ func cancelDuringCompletion(w *tenant) {
 		w.equal("replay", last, lastOf(w.followRun(r.ID).all()))
 	}
 	if won[stint.Cancelled] == 0 || won[stint.Completed] == 0 {
-		w.Errorf("the cancelDuringCompletion ended %v: nothing raced", won)
+		w.Errorf("the runs ended %v: cancel and completion did not race", won)
 	}
 }
 

@@ -94,5 +94,5 @@ func createInternet() error {
 		path := filepath.Join(dir, name)
 		errs = append(errs, os.WriteFile(path, []byte(text), 0o644), unix.Mount(path, "/etc/"+name, "", unix.MS_BIND, ""))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(dir))...) // the mounts keep the files
 }

@@ -92,8 +92,9 @@ for text in (b, base64.b64encode(b), b.hex().encode()):
 os.write(1, b"x" * 40000 + b + b"\n")
 os.write(1, b[:10])`)})
 	texts := encodings(hidden)
-	w.checkHidden(r, map[string]string{"plain": texts["plain"], "hex": texts["hex"], "base64": texts["base64 after 0"], "its first half": hidden[:len(hidden)/2] + hidden[len(hidden)/2:]})
-	if out := w.output(r.ID); strings.Count(out, "***\n") < 15 {
+	w.checkHidden(r, map[string]string{"plain": texts["plain"], "hex": texts["hex"], "base64": texts["base64 after 0"]})
+	// A part at the end of the output is not the secret, so it is written unchanged.
+	if out := w.output(r.ID); strings.Count(out, "***\n") < 15 || !strings.HasSuffix(out, hidden[:10]) {
 		w.Errorf("the output is %q", out)
 	}
 }

@@ -30,7 +30,7 @@ func TestSixtyConcurrentRuns(t *testing.T) {
 	}
 	for _, id := range ids {
 		if r := installation.Ended(t, c, id); r.Status != stint.Completed {
-			t.Errorf("run %s is %s: %v", id, r.Status, *r.Error)
+			t.Errorf("run %s is %s: %v", id, r.Status, installation.Value(r.Error))
 		}
 	}
 }

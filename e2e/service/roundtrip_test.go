@@ -256,7 +256,7 @@ func (w *roundTrip) run(n int, more string) {
 	prompt := printTree + "; echo \\#\n" + w.script(n, more) + printTree
 	r := installation.Ended(w.T, w.c, installation.Create(w.T, w.c, stint.NewRun{Prompt: prompt, ArtifactName: "tree"}).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("the run is %s: %v", r.Status, *r.Error)
+		w.Fatalf("the run is %s: %v", r.Status, installation.Value(r.Error))
 	}
 	before, after, _ := strings.Cut(output(w.T, w.c, r.ID), "#\n")
 	w.same("before the run", parseTree(w.T, before), w.want)

@@ -44,7 +44,7 @@ func TestSessionKeepsFiles(t *testing.T) {
 				n := stint.NewRun{Agent: "shell", Prompt: step + "\n" + listing, ArtifactName: "out", SessionID: session}
 				r := installation.Ended(t, c, installation.Create(t, c, n).ID)
 				if r.Status != stint.Completed {
-					t.Fatalf("step %d ended %s: %v", i, r.Status, *r.Error)
+					t.Fatalf("step %d ended %s: %v", i, r.Status, installation.Value(r.Error))
 				}
 				session = r.SessionID
 				if diff := cmp.Diff(printed(t, c, r.ID), stored(t, c, *r.ArtifactVersion)); diff != "" {

@@ -123,8 +123,11 @@ func TestKeyFileMustBeRegular(t *testing.T) {
 // only returns the single element of keys. It returns an error if err is not nil or if keys
 // does not have exactly one element.
 func only(keys [][]byte, err error) ([]byte, error) {
-	if err != nil || len(keys) != 1 {
-		return nil, fmt.Errorf("%d keys, %w", len(keys), err)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) != 1 {
+		return nil, fmt.Errorf("%d keys, want 1", len(keys))
 	}
 	return keys[0], nil
 }

@@ -141,7 +141,7 @@ func TestUserLimits(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	w := newWorld(t)
 	w.close(w.prepare(w.spec())) // creates the resources that all sandboxes of a driver share
-	before := holdings(t, w.state)
+	before := holdings(t, w.state, w.n)
 	for range 3 {
 		w.close(w.prepare(w.spec()))
 		b := w.prepare(w.spec())
@@ -160,12 +160,14 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatal("a folder that does not exist was mounted")
 		}
 	}
-	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
+	if diff := cmp.Diff(before, holdings(t, w.state, w.n)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
 }
 
-func holdings(t *testing.T, state string) map[string]int {
+// holdings counts what this process holds for sandboxes, and the groups of the first
+// sandboxes of a world.
+func holdings(t *testing.T, state string, sandboxes int) map[string]int {
 	t.Helper()
 	count := map[string]int{}
 	for name, pattern := range map[string]string{"open files": "/proc/self/fd/*", "records": state + "/*", "children": "/proc/self/task/*/children"} {
@@ -187,7 +189,9 @@ func holdings(t *testing.T, state string) map[string]int {
 			}
 		}
 	}
-	count["groups"] = len(groupFiles(t, id(1), "cgroup.procs"))
+	for n := range sandboxes {
+		count["groups"] += len(groupFiles(t, id(n+1), "cgroup.procs"))
+	}
 	return count
 }
 
@@ -227,7 +231,7 @@ func TestConfig(t *testing.T) {
 // an operator needs.
 func TestProbe(t *testing.T) {
 	w := newWorld(t)
-	before := holdings(t, w.state)
+	before := holdings(t, w.state, w.n)
 	r := w.driver.Probe(context.Background())
 	if !r.Available || r.Driver != "namespace" || r.Rootless != (os.Geteuid() != 0) || len(r.Notes) == 0 {
 		t.Errorf("report %+v", r)
@@ -235,7 +239,7 @@ func TestProbe(t *testing.T) {
 	if hasNote := strings.Contains(strings.Join(r.Notes, " "), "memfd_create"); hasNote == r.Limits.Memory {
 		t.Errorf("memory limit enforced: %v; note about its gaps: %v", r.Limits.Memory, hasNote)
 	}
-	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
+	if diff := cmp.Diff(before, holdings(t, w.state, w.n)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
 }

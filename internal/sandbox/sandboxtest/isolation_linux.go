@@ -40,7 +40,7 @@ func init() {
 	controls["processes can be signaled"] = func(w *world) { w.expectFoundOnHost("can be reached", "signal-processes", strconv.Itoa(os.Getpid())) }
 	controls["folders can be reached"] = func(w *world) { w.expectFoundOnHost("can be reached", "leave-directory", w.dir) }
 	controls["the program can be changed"] = func(w *world) {
-		if os.Geteuid() != 0 || !aliveOnHost(os.Getpid()) {
+		if os.Geteuid() != 0 {
 			return // the program may belong to another user, and the attack then fails without a sandbox too
 		}
 		w.expectFoundOnHost("can be given", "modify-parent")

@@ -115,13 +115,13 @@ func processesProgram(g Program, _ []string) error {
 // secretsProgram fails if the environment of a process contains the text args[0], or if it
 // can read init's memory, folders, descriptors, or executable in /proc.
 func secretsProgram(_ Program, args []string) error {
-	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/cmdline"} {
+	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
 		}
 		for _, f := range files {
-			if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte(args[0])) && !strings.Contains(f, "cmdline") {
+			if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte(args[0])) {
 				return fmt.Errorf("%s contains it", f)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -64,46 +65,41 @@ func TestEachCallerGetsItsResult(t *testing.T) {
 
 func TestWaitingItemsShareACommit(t *testing.T) {
 	t.Parallel()
-	var sizes []int
-	entered, release := make(chan struct{}), make(chan struct{})
-	count := parity(&sizes)
-	first := true
-	g := groupcommit.New(1, 8, func(items iter.Seq[int]) []error {
-		if first {
-			first = false
-			close(entered)
-			<-release
-			for range items {
-				return nil // commits only the first item of the group
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		entered, release := make(chan struct{}), make(chan struct{})
+		count := parity(&sizes)
+		first := true
+		g := groupcommit.New(1, 8, func(items iter.Seq[int]) []error {
+			if first {
+				first = false
+				close(entered)
+				<-release
+				for range items {
+					return nil // commits only the first item of the group
+				}
+			}
+			return count(items)
+		})
+		var callers sync.WaitGroup
+		do := func() {
+			if err := g.Do(t.Context(), 0); err != nil {
+				t.Error(err)
 			}
 		}
-		return count(items)
-	})
-	var callers sync.WaitGroup
-	do := func() {
-		if err := g.Do(t.Context(), 0); err != nil {
-			t.Error(err)
+		callers.Go(do)
+		<-entered
+		for range 4 {
+			callers.Go(do)
 		}
-	}
-	callers.Go(do)
-	<-entered
-	queued := make(chan struct{}, 4)
-	for range 4 {
-		callers.Go(func() { queued <- struct{}{}; do() })
-	}
-	for range 4 {
-		<-queued
-	}
-	close(release)
-	callers.Wait()
-	g.Close()
-	sum := 0
-	for _, size := range sizes {
-		sum += size
-	}
-	if diff := cmp.Diff(4, sum); diff != "" {
-		t.Error(diff)
-	}
+		synctest.Wait() // all four wait for the commit in progress
+		close(release)
+		callers.Wait()
+		g.Close()
+		if diff := cmp.Diff([]int{4}, sizes); diff != "" {
+			t.Errorf("sizes of the later commits (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestPanicReachesCallers(t *testing.T) {
