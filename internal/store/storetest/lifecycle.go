@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
 	"testing"
 	"time"
 
@@ -77,7 +79,10 @@ func cancelledContext(w *world) {
 		"FileSets": second(s.FileSets(ctx, org, stint.Artifacts, all)), "FileSetVersion": second(s.FileSetVersion(ctx, org, b.tree.ID, "", 0)),
 		"Tokens": second(s.Tokens(ctx, org, all)), "TokenByHash": second(s.TokenByHash(ctx, b.token.Hash)), "Secrets": second(s.Secrets(ctx, org)),
 		"BeginRequest": second(s.BeginRequest(ctx, org, "key", []byte("f"), at, at, at)), "PurgeRequests": second(s.PurgeRequests(ctx, at)),
+		"MarkObjects": s.MarkObjects(ctx, org, 1, []string{"key"}, at), "UnmarkObjects": s.UnmarkObjects(ctx, org, []string{"key"}),
+		"LiveDigests": firstError(s.LiveDigests(ctx, org)), "NamedSnapshots": firstError(s.NamedSnapshots(ctx, org)),
 	}
+	addOtherMethods(ctx, s, errs)
 	for name, err := range errs {
 		if !errors.Is(err, context.Canceled) {
 			w.Errorf("%s with an ended context returned %v, want %v", name, err, context.Canceled)
@@ -88,6 +93,34 @@ func cancelledContext(w *world) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// firstError returns the first error of a sequence, or nil.
+func firstError[T any](all iter.Seq2[T, error]) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOtherMethods calls each method of the store that errs does not contain, with zero
+// arguments, and adds its error to errs.
+func addOtherMethods(ctx context.Context, s store.Store, errs map[string]error) {
+	methods := reflect.TypeFor[store.Store]()
+	for i := range methods.NumMethod() {
+		m := methods.Method(i)
+		if _, called := errs[m.Name]; called || m.Name == "Close" {
+			continue
+		}
+		in := []reflect.Value{reflect.ValueOf(ctx)}
+		for n := 1; n < m.Type.NumIn(); n++ {
+			in = append(in, reflect.Zero(m.Type.In(n)))
+		}
+		out := reflect.ValueOf(s).MethodByName(m.Name).Call(in)
+		errs[m.Name], _ = out[len(out)-1].Interface().(error)
+	}
+}
 
 // reopenCases test that a store keeps its state after closing and reopening. They require
 // Harness.Reopen.
