@@ -21,7 +21,7 @@ import (
 func runsOfOtherAgents(w *tenant) {
 	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // a stored secret is also available to child runs
 	installation.Check(w, err)
-	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats what it is told."})
+	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats its prompt."})
 	w.agent("caller", object{"mcpServers": object{"stint": object{"url": "http://" + stint.APIAlias + "/mcp"}}})
 	below, err := json.Marshal(object{"agent": "caller", "prompt": `below-word. [[tool: run_agent {"agent":"echo","prompt":"echo too deep"}]]`})
 	installation.Check(w, err)
@@ -29,7 +29,7 @@ func runsOfOtherAgents(w *tenant) {
 		Agent: "caller", Secrets: map[string]string{},
 		Prompt: `above-word. [[tool: list_agents {}]] [[tool: run_agent {"agent":"echo","prompt":"echo from-inside"}]] [[tool: run_agent ` + string(below) + `]]`,
 	}).ID)
-	if r.Status != stint.Completed || !strings.Contains(w.transcript(r.ID), "Repeats what it is told.") {
+	if r.Status != stint.Completed || !strings.Contains(w.transcript(r.ID), "Repeats its prompt.") {
 		w.Fatalf("the caller is %s; %s", r.Status, w.story(r.ID))
 	}
 

@@ -141,7 +141,7 @@ func TestSummaryReplacesSummary(t *testing.T) {
 				for _, text := range c.told {
 					n := strings.Index(asked[at:], text)
 					if n < 0 {
-						t.Fatalf("%s, %q is not told, or not in its place: %s", when, text, asked)
+						t.Fatalf("%s, the text %q is missing or in the wrong place: %s", when, text, asked)
 					}
 					at += n
 				}

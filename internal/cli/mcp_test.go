@@ -68,6 +68,6 @@ func TestMCPOnStandardStreams(t *testing.T) {
 		t.Error(err)
 	}
 	if code := <-ended; code != 0 || told.String() != "" {
-		t.Errorf("the program ended with %d and told %q", code, told)
+		t.Errorf("the program ended with the exit code %d and wrote %q to stderr", code, told)
 	}
 }

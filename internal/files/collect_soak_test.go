@@ -214,7 +214,7 @@ func exact(t fataler, l *files.Library, n *names, keys []string) string {
 		}
 		for _, s := range segments {
 			if got[s] {
-				return s + " rests twice"
+				return s + " is stored twice"
 			}
 			got[s] = true
 		}

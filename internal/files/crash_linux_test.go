@@ -227,7 +227,7 @@ func (s *site) damage(digest string) {
 	packs, err := s.lib.PacksOf(s.Context(), org, digest)
 	s.must(err)
 	if len(packs) != 1 {
-		s.Fatalf("the tree rests in %v", packs)
+		s.Fatalf("the tree is stored in the packs %v, want one pack", packs)
 	}
 	s.must(s.book.write(line{Damage: "done"}))
 	f, err := os.OpenFile(filepath.Join(s.dir, "blobs", "objects", org, "packs", packs[0]+"@"), os.O_WRONLY, 0)

@@ -34,7 +34,7 @@ func TestDownloadSum(t *testing.T) {
 		whole := download(t, l, digest, f)
 		size, want := int64(len(whole)), fmt.Sprintf("%x", sha256.Sum256(whole))
 		if _, known := ask(l, f, size, false); known {
-			t.Errorf("%s: the hash is known before anybody asked", f)
+			t.Errorf("%s: the hash is known although it was never computed", f)
 		}
 		if got, known := ask(l, f, size, true); !known || got != want {
 			t.Errorf("%s: the hash is %s, %v, want %s", f, got, known, want)

@@ -59,7 +59,7 @@ func TestPackFooters(t *testing.T) {
 	}
 	for _, i := range items {
 		if len(i.body) > 0 && len(i.body) < 1<<20 && seen[sha256.Sum256(i.body)] != 1 {
-			t.Errorf("%s rests %d times", i.name, seen[sha256.Sum256(i.body)])
+			t.Errorf("%s is stored %d times, want once", i.name, seen[sha256.Sum256(i.body)])
 		}
 	}
 	if _, err := l.PackFooter(t.Context(), org, "none"); !errors.Is(err, blob.ErrNotFound) {

@@ -74,7 +74,7 @@ func TestConfidentialTreesAreSealed(t *testing.T) {
 	// stays in the secret store.
 	other := fromDir(t, l, "", map[string]string{"mine": mine}, files.DirOptions{})
 	if len(open.keys()) == len(before) {
-		t.Error("another's tree rests among what is confidential")
+		t.Error("a tree that is not confidential was not stored in the open store")
 	}
 	// Collections compact a pack of the secret store within that store.
 	second := fromDir(t, l, first.Digest, map[string]string{"mine": mine}, files.DirOptions{Confidential: true})

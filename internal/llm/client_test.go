@@ -43,7 +43,7 @@ func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	e.requests, e.headers, e.paths = append(e.requests, string(body)), append(e.headers, r.Header), append(e.paths, r.URL.Path)
 	if len(e.replies) == 0 {
-		return nil, errors.New("nobody answers")
+		return nil, errors.New("no reply is left")
 	}
 	next := e.replies[0]
 	e.replies = e.replies[1:]

@@ -82,7 +82,7 @@ func TestLoadedHistoryIsSkipped(t *testing.T) {
 	a.want("message: Now.", "message: \n")
 	a.ends(framework.Verdict{Completed: true, Final: "Now."})
 	if a.usage == nil || a.usage.CostUSD == nil || *a.usage.CostUSD != 0.25 {
-		t.Errorf("the run's own cost is told as %+v", a.usage)
+		t.Errorf("the usage of the run is %+v, want a cost of 0.25", a.usage)
 	}
 	if diff := cmp.Diff(framework.Conversation{Framework: "acp", Version: "1.2", ID: "old"}, a.d.Conversation()); diff != "" {
 		t.Errorf("conversation (-want +got):\n%s", diff)

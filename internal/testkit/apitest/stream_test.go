@@ -50,7 +50,7 @@ func TestStreams(t *testing.T) {
 		"data that is not JSON":     {"", blocks("event: output\ndata: hello\nid: 1"), "JSON"},
 		"complete without a time":   {"?lastEventId=4", blocks(strings.Replace(complete, `,"executionTimeMs":5`, "", 1)), "executionTimeMs"},
 		"complete that is not":      {"?lastEventId=4", blocks(strings.Replace(complete, "completed", "running", 1)), "status"},
-		"another end than told":     {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "the status in complete is failed"},
+		"another status at the end": {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "the status in complete is failed"},
 		"two ends":                  {"?lastEventId=3", blocks(done, "event: status\ndata: {\"status\":\"failed\"}\nid: 5"), "changes from completed to failed"},
 		"something follows":         {"?lastEventId=4", blocks(complete, "event: output\ndata: {\"content\":\"x\"}\nid: 6"), "follows complete"},
 		"cut inside a block":        {"", blocks(pending) + "event: sta", "inside a block"},

@@ -169,7 +169,7 @@ func TestWalkFindsFaults(t *testing.T) {
 			}
 			return false
 		},
-		"nobody is let in": func(w http.ResponseWriter, _ *http.Request) bool {
+		"every request is refused with 401": func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("X-Request-Id", "req_"+strings.Repeat("5", 32))
 			w.Header().Set("X-API-Version", "v1")
 			w.Header().Set("WWW-Authenticate", "Bearer")
