@@ -13,7 +13,7 @@ type Agent struct {
 }
 
 // AgentVersion is one version of an agent. Definition is set only in the
-// response for a single version.
+// response of GET /v1/agents/:id/versions/:version.
 type AgentVersion struct {
 	ID            string          `json:"id"`
 	AgentID       string          `json:"agentId"`

@@ -19,7 +19,7 @@ func (k FileSetKind) Prefix() string {
 }
 
 // FileSet is an artifact or a volume: a named set of files with versions.
-// CurrentVersionID is nil until the first version is stored.
+// CurrentVersionID is nil until a version becomes the current one.
 type FileSet struct {
 	ID               string      `json:"id"`
 	Name             string      `json:"name"`

@@ -102,13 +102,15 @@ type Output struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
-// Retries limits how often a run may start again, and after which reasons.
+// Retries limits how often a run starts again after its worker was lost. On has
+// no effect.
 type Retries struct {
 	Max int      `json:"max,omitempty"`
 	On  []string `json:"on,omitempty"`
 }
 
-// Placement restricts the workers that may claim the run.
+// Placement contains the labels of the worker that a run needs. Workers have no
+// labels yet, so a run that needs labels fails.
 type Placement struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -161,7 +163,7 @@ func (d *Definition) Schema() json.RawMessage {
 	return d.Output.Schema
 }
 
-// Idle returns how long a run may go without output and model calls; 0 is unlimited.
+// Idle returns IdleTimeout as a duration, or 0 if IdleTimeout is empty.
 func (l *Limits) Idle() time.Duration {
 	d, _ := time.ParseDuration(l.IdleTimeout) // the definition was validated before it was stored
 	return d

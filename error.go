@@ -138,7 +138,8 @@ func JoinErrors(errs ...*Error) error {
 	return &all
 }
 
-// KindOf returns the kind of err, or KindInternal if err is not an *Error.
+// KindOf returns the kind of err, or KindInternal if err neither is nor wraps an
+// *Error.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -146,8 +147,9 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-// Excerpt returns at most the first n bytes of s, for an error message. Control
-// characters and invalid UTF-8 are replaced by "?". If s is cut, "…" is appended.
+// Excerpt returns at most the first n bytes of s, for an error message. ASCII
+// control characters and invalid UTF-8 are replaced by "?" before s is cut. If s is
+// cut, "…" is appended.
 func Excerpt(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

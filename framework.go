@@ -8,7 +8,7 @@ type Framework struct {
 	// Reason is a sentence that says what to do.
 	Available    bool         `json:"available"`
 	Reason       string       `json:"reason,omitempty"`
-	Version      *string      `json:"version"` // of the installed program; nil if there is none
+	Version      *string      `json:"version"` // of the installed program; nil if there is none or its version is unknown
 	Capabilities Capabilities `json:"capabilities"`
 }
 

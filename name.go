@@ -23,7 +23,8 @@ func CheckName(param, name string) *Error {
 	return nil
 }
 
-// reserved contains variables that control the sandbox or the dynamic loader.
+// reserved contains variables that control the sandbox, the C library and its
+// dynamic loader, or a shell.
 var reserved = map[string]bool{
 	"LD_PRELOAD": true, "LD_LIBRARY_PATH": true, "LD_AUDIT": true, "LD_DEBUG": true,
 	"LD_BIND_NOW": true, "LD_ORIGIN_PATH": true, "LD_PROFILE": true, "LD_SHOW_AUXV": true,
@@ -33,8 +34,9 @@ var reserved = map[string]bool{
 }
 
 // CheckVariable returns an error if the name of an environment variable does not match
-// [A-Za-z_][A-Za-z0-9_]*, has more than 256 characters, or is reserved for the
-// sandbox. param is the name of the parameter in the error.
+// [A-Za-z_][A-Za-z0-9_]*, has more than 256 characters, or is reserved. Names are
+// reserved if, ignoring case, they are in reserved or begin with STINT_ or LD_. param
+// is the name of the parameter in the error.
 func CheckVariable(param, name string) *Error {
 	switch {
 	case len(name) > 256 || !variableForm.MatchString(name):

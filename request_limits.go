@@ -2,18 +2,19 @@ package stint
 
 import "time"
 
-// Limits of requests. A request that exceeds one is refused with the code
-// invalid_parameter, or request_too_large for the size of a body.
+// Limits and defaults of requests. A request that exceeds a limit is refused with the
+// code invalid_parameter, or request_too_large for the size of a body. Only a longer
+// wait than MaxWait is not refused but shortened.
 const (
 	MaxBodyBytes      = 1 << 20          // bytes of a JSON body
 	MaxBodyDepth      = 64               // levels of nesting in a JSON body
 	MaxIdempotencyKey = 255              // bytes of an Idempotency-Key
-	MaxWait           = 60 * time.Second // wait in Prefer: wait=N; a longer one is shortened
+	MaxWait           = 60 * time.Second // wait in Prefer: wait=N
 
 	MaxDefinitionBytes = 256 << 10
 	MaxPromptBytes     = 512 << 10
-	MaxVariables       = 512      // also the maximum number of secrets of a run
-	MaxVariableBytes   = 64 << 10 // bytes of the value of one variable or secret
+	MaxVariables       = 512      // of a run; the limits of secrets are lower, see package masking
+	MaxVariableBytes   = 64 << 10 // bytes of the value of one variable
 	MaxMetadata        = 16       // members
 	MaxMetadataKey     = 64       // characters
 	MaxMetadataValue   = 512      // characters

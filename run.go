@@ -107,14 +107,16 @@ type NewRun struct {
 	Limits          *Limits           `json:"limits,omitempty"`
 }
 
-// Limits are the limits of one run. 0 means no limit. A run's limits can
-// only be tighter than its agent's.
+// Limits are the limits of one run. In a definition, 0 means no limit, except that
+// OutputBytes is then DefaultOutputBytes. In a request, 0 means the limit of the
+// agent, and other limits cannot be looser than those of the agent.
 type Limits struct {
 	OutputBytes Size    `json:"outputBytes,omitempty"`
 	MaxTurns    int64   `json:"maxTurns,omitempty"`   // responses of the model
 	MaxTokens   int64   `json:"maxTokens,omitempty"`  // input and output, of all models
 	MaxCostUSD  float64 `json:"maxCostUsd,omitempty"` // US dollars
 	// IdleTimeout ends a run without output and model calls for this time. The
-	// default is 30 minutes for agents with a protocol, and otherwise unlimited.
+	// default is 30 minutes for frameworks that read protocol messages from the
+	// agent, and otherwise unlimited.
 	IdleTimeout string `json:"idleTimeout,omitempty"`
 }

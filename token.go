@@ -10,7 +10,7 @@ const (
 // Scopes lists the scopes of users' tokens.
 var Scopes = []string{ScopeRead, ScopeWrite, ScopeAdmin}
 
-// TokenPrefix is the prefix of every token; 64 hexadecimal characters follow.
+// TokenPrefix is the prefix of every user's token; 64 hexadecimal characters follow.
 const TokenPrefix = "stint_live_"
 
 // Token describes an API token. Secret is the token itself and is set only in the

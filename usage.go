@@ -11,8 +11,7 @@ type Usage struct {
 	// CostSource is the source of CostUSD: CostByAgent, or CostByPrices for the
 	// definition's price list. It is empty if CostUSD is nil.
 	CostSource string `json:"costSource,omitempty"`
-	// Models is the usage by model. After 64 models, further ones are counted as
-	// "other".
+	// Models is the usage by model; see Count.
 	Models map[string]Tokens `json:"models,omitempty"`
 }
 
@@ -64,8 +63,9 @@ func (t Tokens) Minus(other Tokens) Tokens {
 // Total returns the number of input and output tokens.
 func (t Tokens) Total() int64 { return t.InputTokens + t.OutputTokens }
 
-// Count adds the usage of one model to the total and to the model. After 64
-// models, further ones are counted as "other".
+// Count adds the usage of one model to the total and to the model. If model is empty,
+// the usage is added only to the total. After 64 models, further ones are counted as
+// "other", and so are new ones with names of more than 256 bytes.
 func (u *Usage) Count(model string, t Tokens) {
 	u.Add(t)
 	if model == "" {
@@ -92,8 +92,8 @@ func (u Usage) Clone() Usage {
 	return u
 }
 
-// Price is the price of a model's tokens in US dollars per million. A cache price
-// of 0 is the price of input.
+// Price is the price of a model's tokens in US dollars per million. If a cache price
+// is 0, the price of input applies.
 type Price struct {
 	Input      float64 `json:"input"`
 	Output     float64 `json:"output"`

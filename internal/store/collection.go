@@ -33,14 +33,15 @@ type Collections interface {
 	// include the snapshots of all such commits.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	// LiveDigests returns the digests of all referenced snapshots: those of
-	// versions, of checkpoints, of unfinished runs, and of cancelled runs that
-	// still mount volumes. Digests may repeat.
+	// versions, of checkpoints, of unfinished runs, and of cancelled runs whose
+	// worker may still save their state. It omits versions of a deleted artifact
+	// or volume that no checkpoint references. Digests may repeat.
 	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
 	// NamedSnapshots returns the snapshots of versions and checkpoints with
-	// names for messages.
+	// names for messages. It omits the same versions as LiveDigests.
 	NamedSnapshots(ctx context.Context, org string) iter.Seq2[NamedSnapshot, error]
-	// MarkedObjects returns the current epoch and the marked objects in key
-	// order.
+	// MarkedObjects returns the current epoch (0 if no collection has begun)
+	// and the marked objects in key order.
 	MarkedObjects(ctx context.Context, org string) (epoch int64, list []MarkedObject, err error)
 	// MarkObjects marks the keys of unreferenced objects. An object that is
 	// already marked keeps its epoch and time.
@@ -66,15 +67,16 @@ type MarkedObject struct {
 // Retention is the rule by which old versions are removed: versions that are not among
 // the newest Last versions of their artifact or volume and were created before Since.
 // Heads, versions with a user's keep request, and versions that a checkpoint
-// references or an unfinished run mounts are never removed. Versions of a deleted
-// artifact or volume are removed at once unless a checkpoint references them or a run
-// mounts them.
+// references or a run still mounts are never removed. Versions of a deleted artifact
+// or volume are removed regardless of Last and Since, unless a checkpoint references
+// them or a run still mounts them.
 type Retention struct {
-	Last  int        // if 0 and Since is zero, all versions are retained
+	Last  int        // if 0 and Since is zero, only versions of deleted artifacts and volumes are removed
 	Since stint.Time // if zero and Last is not 0, versions are removed at any age
 }
 
-// StorageUsage counts what an organisation stores.
+// StorageUsage counts what an organisation stores, without deleted artifacts and
+// volumes and their versions.
 type StorageUsage struct {
 	Artifacts, Volumes, Versions, Checkpoints int64
 	Bytes                                     int64 // sum of all versions' sizes, without deduplication

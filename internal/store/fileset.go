@@ -13,10 +13,11 @@ type FileSets interface {
 	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)
 	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (FileSet, error)
 	FileSets(ctx context.Context, org string, kind stint.FileSetKind, r Range) ([]FileSet, error)
-	// CommitVersion appends a version and makes it the head. If c.IfHead is not
-	// nil and differs from the head's ID (empty if there is no head), the error
-	// is a *ConflictError. If the head has the same Digest, nothing changes and
-	// added is false.
+	// CommitVersion appends a version, makes it the head unless c.KeepHead is
+	// set, and returns it. If c.IfHead is not nil and differs from the head's ID
+	// (empty if there is no head), the error is a *ConflictError. If the head has
+	// the same Digest, nothing changes, and CommitVersion returns the head and
+	// false.
 	CommitVersion(ctx context.Context, c Commit) (head FileSetVersion, added bool, err error)
 	// FileSetVersion returns a version by its ID, by its number if id is empty,
 	// or the head if both are zero.
@@ -24,11 +25,11 @@ type FileSets interface {
 	FileSetVersions(ctx context.Context, org, set string, r Range) ([]FileSetVersion, error)
 	// DeleteFileSet hides the file set and its versions; the name can be used
 	// again. Versions that a checkpoint references stay readable by ID. Versions
-	// that runs mount are not removed until the runs have ended.
+	// that runs mount are not removed until the runs release them; see CreateRun.
 	DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error
 	// DeleteVersion removes a version. The error is ErrInUse if the version is
-	// the head or has a keep request, or if a checkpoint references it or an
-	// unfinished run mounts it.
+	// the head or has a keep request, or if a checkpoint references it or a run
+	// still mounts it.
 	DeleteVersion(ctx context.Context, org, set, id string) error
 	// KeepVersion sets or clears the request to exclude a version from
 	// PruneVersions.

@@ -17,15 +17,17 @@ const MaxReadBytes = 128 << 10
 // Journal stores the events of runs and, beside them, the log entries that are
 // not events (the side log).
 type Journal interface {
-	// Append stores the batch at the slots after at.After if they are free, and
-	// returns the new head. If a batch with the same epoch and token has the
-	// slots, the call is a retry and succeeds. If another batch has them, the
-	// error is a *FencedError.
+	// Append stores the batch at the slots after at.After and returns the number
+	// of its last event, if at.After is the last event, at.Epoch owns the run, and
+	// the worker's lease was not ended. If a batch with the same epoch and token
+	// already has the slots, the call is a retry and succeeds. Otherwise the error
+	// is a *FencedError.
 	//
-	// If the batch has no events, its logs are stored if the run is running in
-	// the epoch at.Epoch; otherwise the error is a *FencedError. Such a batch is
-	// a retry, and succeeds, if its epoch and token equal those of the logs
-	// stored last. Several appends may share a commit.
+	// If the batch has no events, its logs are stored and Append returns at.After,
+	// if the run is running in the epoch at.Epoch and the worker's lease was not
+	// ended; otherwise the error is a *FencedError. Under these conditions, such a
+	// batch is a retry if its epoch and token equal those of the logs stored last.
+	// Several appends may share a commit.
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
 	// Events returns events after the given one, oldest first. It reads whole
 	// batches: at least one if there is any, and no further batch once limit or
@@ -46,8 +48,8 @@ type Journal interface {
 }
 
 // Batch is what a worker appends in one call. Token identifies the batch, so
-// that a retry after a lost acknowledgement is recognised. The store sets the
-// Seq of the events.
+// that a retry after a lost acknowledgement is recognised. Without a token, no retry
+// is recognised. The store sets the Seq of the events.
 type Batch struct {
 	Token  string
 	Events []stint.Event

@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// nouns contains the name of each kind of resource by the prefix of its
-// identifiers.
+// nouns contains the names of the kinds of resources for which Lookup is called, by
+// the prefix of their identifiers.
 var nouns = map[string]string{
 	stint.PrefixRun: "run", stint.PrefixSession: "session", stint.PrefixCheckpoint: "checkpoint",
 	stint.PrefixAgent: "agent", stint.PrefixArtifact: "artifact", stint.PrefixVolume: "volume",

@@ -13,10 +13,10 @@ import (
 // it to a public error that contains the requested name.
 var ErrNotFound = errors.New("store: not found")
 
-// ErrExists is returned when a unique name is already in use.
+// ErrExists is returned when a unique name or identifier is already in use.
 var ErrExists = errors.New("store: already exists")
 
-// ErrInUse is returned when another row depends on the row to be removed.
+// ErrInUse is returned when a version cannot be removed; see DeleteVersion.
 var ErrInUse = errors.New("store: in use")
 
 // ErrUnavailable is returned when the database cannot be reached or cannot
@@ -25,7 +25,8 @@ var ErrUnavailable = errors.New("store: database unavailable")
 
 // FencedError is returned when the caller does not own the run, or another writer
 // has written the journal position that the caller expected to be free. Its fields
-// are the current state of the run: Head is the last position of the journal.
+// are the current state of the run: Head is the last position of the journal. They are
+// zero if the run does not exist.
 type FencedError struct {
 	Head   int64
 	Status stint.Status
@@ -73,7 +74,7 @@ type Store interface {
 	Close() error
 }
 
-// Cursor is a position in a list that is sorted newest first: the creation time
+// Cursor is a page boundary of a list that is sorted newest first: the creation time
 // and ID of the last item of a page. The zero value is the beginning of the list.
 type Cursor struct {
 	At stint.Time

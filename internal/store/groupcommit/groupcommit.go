@@ -21,10 +21,10 @@ var ErrClosed = errors.New("groupcommit: closed")
 
 var errNotTaken = errors.New("groupcommit: commit took no item")
 
-// Commit makes the items durable together. The sequence has at least one item and
-// includes items that arrive during the iteration, up to the group's limit. Commit
-// returns one error for each item that it took from the sequence, in order, or nil if
-// all succeeded.
+// Commit makes the items durable together. The sequence includes items that arrive
+// during the iteration, up to the group's limit. It is empty if the contexts of all
+// waiting callers have ended. Commit returns one error for each item that it took from
+// the sequence, in order, or nil if all succeeded.
 type Commit[T any] func(items iter.Seq[T]) []error
 
 // Group collects items for a Commit. It is safe for concurrent use.
@@ -146,9 +146,9 @@ func (g *Group[T]) commitSafely(items iter.Seq[T]) (results []error, err error) 
 	return g.commit(items), nil
 }
 
-// next returns a waiting call, or nil if there is none. It yields the processor
-// once before it gives up, because callers that just received a result often
-// submit another item.
+// next returns a waiting call, or nil if there is none or the limit is reached. If no
+// call is waiting, next yields the processor and looks once more, because callers that
+// just received a result often submit another item.
 func (g *Group[T]) next(taken int) *call[T] {
 	if taken >= g.limit {
 		return nil

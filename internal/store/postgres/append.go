@@ -56,8 +56,8 @@ func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (i
 }
 
 // commitAppends stores batches in as few transactions as possible. If several batches
-// belong to the same run, each is stored in a later transaction than the one before,
-// because it may take the slots after it.
+// belong to the same run, each is stored in a later transaction than the preceding
+// batch, whose slots it may follow.
 func (s *Store) commitAppends(waiting iter.Seq[*pendingAppend]) []error {
 	// A commit serves many callers, so none of their contexts cancels it.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), appendLimit, errTimeout)

@@ -63,8 +63,8 @@ func isConflict(err error) bool {
 	return ok && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
 }
 
-// isUnavailable reports whether an error comes from the connection, the server, or
-// its resources rather than from a statement.
+// isUnavailable reports whether an error comes from the connection, the server, its
+// resources, or a concurrent transaction rather than from a statement.
 func isUnavailable(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
@@ -95,8 +95,7 @@ type transaction struct {
 	last      []sqlstore.Step
 }
 
-// begin begins the transaction if it has not begun. It is called before a statement
-// that is not pipelined.
+// begin begins the transaction if it has not begun.
 func (t *transaction) begin(ctx context.Context) error {
 	if t.begun {
 		return nil
@@ -121,7 +120,7 @@ func (t *transaction) QueryContext(ctx context.Context, query string, args ...an
 }
 
 // QueryRowContext runs a statement within the transaction. If the transaction
-// cannot begin, the row's Scan returns the error.
+// cannot begin, the row's Scan returns an error.
 func (t *transaction) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if err := t.begin(ctx); err != nil {
 		ended, cancel := context.WithCancelCause(ctx)

@@ -113,8 +113,8 @@ var dialect = sqlstore.Dialect{
 	},
 }
 
-// isUnavailable reports whether an error comes from the file, the disk, or a lock
-// rather than from a statement.
+// isUnavailable reports whether an error comes from the file, the disk, the memory, a
+// lock, or a closed database rather than from a statement.
 func isUnavailable(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {

@@ -33,7 +33,7 @@ func newStatements(from preparer) *statements {
 }
 
 // get returns the prepared statement, or nil if the query must be run unprepared,
-// because the text is invalid or too many statements are cached.
+// because preparing it failed or maxStatements statements are cached.
 func (s *statements) get(ctx context.Context, query string) *sql.Stmt {
 	s.mu.RLock()
 	stmt := s.cached[query]

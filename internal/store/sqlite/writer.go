@@ -15,8 +15,8 @@ import (
 // maxCommit is the greatest number of transactions that share a commit.
 const maxCommit = 512
 
-// writer owns the only connection that writes. After newWriter, only the group's
-// goroutine uses it.
+// writer owns conn, the only connection that writes. From newWriter to close, only
+// the group's goroutine uses conn.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn

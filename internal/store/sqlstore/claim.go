@@ -45,8 +45,9 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 type claimer struct {
 	s *Store
 	store.ClaimRequest
-	// wait is set if claimFrom waits for the lock of an organisation's counters. It is
-	// set only until the first call, because the transaction then holds no such lock.
+	// wait is set if the next call of claimFrom waits for the lock of an organisation's
+	// counters. At most the first call waits, because before it the transaction holds
+	// no such lock.
 	wait bool
 
 	orgs   []orgLoad
@@ -103,8 +104,8 @@ func (c *claimer) claim(ctx context.Context, q Querier) ([]store.Claim, error) {
 	}
 }
 
-// share returns the number of runs that the first organisation gets before the
-// order of the organisations changes.
+// share returns the number of runs to claim from the first organisation before the
+// organisations are sorted again.
 func (c *claimer) share() int {
 	n := min(c.Max-len(c.claims), c.s.d.Counters.MaxBatch)
 	if len(c.orgs) > 1 {

@@ -59,9 +59,10 @@ const liveDigests = `
 	union all select home_digest from checkpoints where org_id = $1
 	union all select workspace_digest from checkpoints where org_id = $1`
 
-// livePlans selects the plans of runs. The store does not parse plans: it treats
-// every text in them that looks like a digest as one. This can keep a snapshot
-// that is not referenced, but cannot miss one that is.
+// livePlans selects the plans of unfinished runs, and of cancelled runs whose worker
+// may still save their state. The store does not parse plans: it treats every text in
+// them that looks like a digest as one. This can keep a snapshot that is not
+// referenced, but cannot miss one that is.
 const livePlans = `
 	select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
 		where r.org_id = $1 and r.status in ('pending', 'running')

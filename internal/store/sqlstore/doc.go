@@ -11,9 +11,10 @@
 // # Lock order
 //
 // Where rows are locked (PostgreSQL), every transaction takes locks in this
-// order: worker, session, run, slot of the journal or the side log, file set.
+// order: worker, session, run, file set, slot of the journal, slot of the side log.
 // The session comes before its runs because the end of one run makes another run of
 // the session ready. Claims lock an organisation's counters before its runs, but skip
-// locked runs, and no other transaction locks counters. A transaction that
-// changes several runs takes them in sorted order. So there is no deadlock.
+// locked runs. The only other transaction that locks counters (Reap of PostgreSQL)
+// skips locked counters and takes none of the locks above. A transaction that appends
+// to several runs takes their slots in sorted order. So there is no deadlock.
 package sqlstore

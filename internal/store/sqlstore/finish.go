@@ -11,8 +11,9 @@ import (
 )
 
 // end ends a locked run: it stores the status and the last events, updates the counters,
-// makes the session's next run ready, and removes the run's secrets. owned is the
-// number of the event that the last events must follow; nil means any head.
+// makes the session's next run ready, removes the run's secrets, and calls release for
+// its mounts. owned is the number of the event that the last events must follow; nil
+// means any head.
 func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
 	was, at := r.Status, stint.TimeOf(o.At.Time)
 	cancelled := was == stint.Running && o.Status == stint.Cancelled && owned == nil
@@ -121,8 +122,8 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 	return r, s.fenced(ctx, at.RunID, err)
 }
 
-// fenced replaces errSlotTaken and store.ErrNotFound by a *store.FencedError with the
-// state of the run. It is called after the transaction was rolled back.
+// fenced returns err, the result of a transaction that has ended. It replaces
+// errSlotTaken and store.ErrNotFound by a *store.FencedError with the state of the run.
 func (s *Store) fenced(ctx context.Context, run string, err error) error {
 	if errors.Is(err, errSlotTaken) || errors.Is(err, store.ErrNotFound) {
 		return fence(ctx, s.db.Read, run)

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// claimedKey is the row of an idempotency key. status is set if the request was
-// answered.
+// claimedKey is the row of an idempotency key. status.Valid is true if the request
+// was answered.
 type claimedKey struct {
 	fingerprint        []byte
 	startedAt, expires stint.Time
@@ -86,7 +86,7 @@ func storeAnswer(org, key string, claimed stint.Time, a store.Answer) Step {
 		org, key, a.Status, asJSON(a.Header), a.Body, micros(claimed))
 }
 
-// PurgeRequests removes the answers that expired before now.
+// PurgeRequests removes the keys that expired before now, with or without an answer.
 func (s *Store) PurgeRequests(ctx context.Context, now stint.Time) (int64, error) {
 	return change(ctx, s, "purging idempotency keys", func(ctx context.Context, q Querier) (int64, error) {
 		return exec(ctx, q, `delete from idempotency where expires_at < $1`, micros(now))

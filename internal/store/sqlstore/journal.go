@@ -16,12 +16,12 @@ import (
 // errContention reports that other writers took the slot or the key maxTries times.
 var errContention = errors.New("too many concurrent writers to the journal")
 
-// errSlotTaken reports that a position no longer owns its run: another writer took the
-// next slot.
+// errSlotTaken reports that a position does not own its run, for example because
+// another writer took the next slot.
 var errSlotTaken = errors.New("the slot is taken")
 
-// maxTries limits the attempts to take a slot. Each failed attempt means that
-// another write succeeded, so few are needed.
+// maxTries limits the attempts to take a slot or an idempotency key. Each failed
+// attempt means that another write succeeded, so few are needed.
 const maxTries = 1000
 
 // alive is the condition that the lease of the worker of run $1 was not ended. It also
@@ -100,7 +100,8 @@ func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) 
 	return last, err
 }
 
-// fence returns a *store.FencedError with the state of a run.
+// fence returns a *store.FencedError with the state of a run. Its fields are zero if
+// the run does not exist.
 func fence(ctx context.Context, q Querier, run string) error {
 	f := new(store.FencedError)
 	err := queryRow(ctx, q, `select r.status, r.epoch, (select last from journal where run_id = r.id order by seq desc limit 1)
@@ -112,8 +113,9 @@ func fence(ctx context.Context, q Querier, run string) error {
 }
 
 // AppendEntries stores the log entries of a batch without events, and returns
-// a.At.After. If the run is not running in the batch's epoch, the error is a
-// *store.FencedError. A retry of the batch that was stored last succeeds.
+// a.At.After. If the run is not running in the batch's epoch, or the worker's lease was
+// ended, the error is a *store.FencedError. If the batch was stored last, it is not
+// stored again.
 func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	_, err := one(ctx, q, value[string], `select l.id from runs l join workers w on w.id = l.worker_id
 		where l.id = $1 and l.status = 'running' and l.epoch = $2 and w.lease_until > 0`+s.d.Share, a.At.RunID, a.At.Epoch)
@@ -189,7 +191,7 @@ type transition struct {
 }
 
 // insert returns a step that stores the transition at the next slot and sets t.head,
-// unless a concurrent append takes the slot first.
+// unless a concurrent append takes the slot first or the head is not *t.owned.
 func (t *transition) insert() Step {
 	after := int64(-1)
 	if t.owned != nil {

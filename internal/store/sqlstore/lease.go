@@ -78,9 +78,9 @@ func (s *Store) endLeases(ctx context.Context, which, arg string) error {
 // orphaned is the condition that the run r is running but its worker has no lease.
 const orphaned = `r.status = 'running' and not exists (select 1 from workers w where w.id = r.worker_id and w.lease_until <> 0)`
 
-// Reap ends expired leases, then the runs of workers without a lease. A lease is
-// ended before its runs are read, so that a clock that moves backwards cannot make
-// it valid again in between.
+// Reap ends expired leases, and then ends or requeues the runs of workers without a
+// lease. A lease is ended before its runs are read, so that a clock that moves
+// backwards cannot make the lease valid again in between.
 func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
 	if err := s.endExpired(ctx); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Store) endExpired(ctx context.Context) error {
 	return nil
 }
 
-// removeWorkers removes the workers that have neither a lease nor runs.
+// removeWorkers removes the workers that have neither a lease nor running runs.
 func (s *Store) removeWorkers(ctx context.Context) error {
 	const idle = `lease_until = 0 and not exists (select 1 from runs where worker_id = workers.id and status = 'running')`
 	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where `+idle+` order by id`)

@@ -43,7 +43,7 @@ func scanSecretUsage(r Row) (u secretUsage, err error) {
 }
 
 // check returns an error if a secret of the given sealed size would exceed the
-// limits. A secret that replaces a larger one is always accepted.
+// limits. A secret that is not longer than the one it replaces is always accepted.
 func (u secretUsage) check(size int64) error {
 	after := u.count
 	if u.replaced == 0 {

@@ -60,8 +60,9 @@ type Counters struct {
 	// and the agent of run $1, unless the run waits for its session.
 	Add string
 	// NextOrgs returns organisations with ready runs and fewer than $1 running
-	// runs, as (org_id, running, served): up to $2 of them from offset $3. Those
-	// with the fewest running runs come first, then those served longest ago.
+	// runs, as (org_id, running, served): up to $2 of them from offset $3 in the
+	// order of orgLoad.compare. The first page may contain more organisations, in
+	// any order.
 	NextOrgs string
 	// Lock and TryLock lock the counters of the organisation $1, and return a
 	// row if they succeed. Lock waits for other transactions, TryLock does not.

@@ -59,8 +59,8 @@ func asJSON(v any) any {
 
 // escape converts a text so that a column can store it: PostgreSQL refuses U+0000
 // and invalid UTF-8, but users and agents write both. U+0000 becomes \x01 and the
-// digit 0, \x01 becomes \x01 and the digit 1, and invalid bytes become U+FFFD, as
-// in JSON.
+// digit 0, \x01 becomes \x01 and the digit 1, and each run of invalid bytes becomes
+// U+FFFD.
 func escape(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsAny(s, "\x00\x01") {

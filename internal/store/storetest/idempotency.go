@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	staleAfter = time.Minute    // another request can take over a claimed key after this time
+	staleAfter = time.Minute    // the same request, sent again, takes over a claimed key after this time
 	keptFor    = 24 * time.Hour // the store keeps an answer for this time
 )
 

@@ -206,8 +206,8 @@ func set(ids []string) map[string]bool {
 	return m
 }
 
-// wantError checks that the run r has an error, and that its error event has the same
-// message and, as code, the same status reason.
+// wantError checks that the run r has an error, and that its error event has the
+// message of this error and, as its code, the status reason of the run.
 func (w *world) wantError(id string, r store.Run) {
 	w.Helper()
 	if r.Error == nil || *r.Error == "" || r.StatusReason == nil {

@@ -32,7 +32,7 @@ type world struct {
 	s    store.Store
 	ctx  context.Context
 	ids  *stint.IDs
-	tick *atomic.Int64 // current time in milliseconds since the Unix epoch; now increments it
+	tick *atomic.Int64 // current time in milliseconds since the Unix epoch; the method now increments it
 	home *tenant
 }
 

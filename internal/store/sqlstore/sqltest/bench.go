@@ -110,8 +110,8 @@ func finish(b *testing.B, s store.Store, c store.Claim) {
 	}
 }
 
-// lifecycles measures complete runs: callers create runs, a dispatcher claims them,
-// and up to 200 workers finish them.
+// lifecycles measures complete runs: the given number of goroutines creates runs, the
+// calling goroutine claims them, and up to 200 goroutines finish them.
 func lifecycles(b *testing.B, s store.Store, callers int) {
 	c := store.ClaimRequest{WorkerID: Worker(b, s), Max: 100}
 	share := b.N/callers + 1
