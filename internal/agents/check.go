@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
 
-// checkFramework returns an error that lists the settings of d that its framework does
-// not support. Such a definition is refused when it is stored, not at its first run.
+// checkFramework returns an error if d contains settings that its framework does not
+// support. Such a definition is refused when it is stored, not at its first run.
 func checkFramework(d *stint.Definition) error {
 	f, err := registry.Find(d)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// openPrograms returns a finder of the programs of agents. The finder stores programs
-// that are mounted into sandboxes in dir.
+// openPrograms returns a finder of the programs of agents. In dir, the finder stores
+// the programs that are mounted into sandboxes.
 func openPrograms(dir string) (*agentcli.Finder, error) {
 	self, err := ownProgram()
 	if err != nil {

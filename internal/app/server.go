@@ -40,7 +40,7 @@ import (
 // Info contains the addresses of a started server.
 type Info struct {
 	URL     string
-	Socket  string // path of the socket for the data folder's owner
+	Socket  string // path of the admin socket, which only the data folder's owner can use
 	DataDir string
 }
 

@@ -1,8 +1,9 @@
 // Package artifacts manages artifacts, volumes, and their versions.
 //
 // Artifacts and volumes are file sets. A file set has a name and versions, which are
-// numbered 1, 2, 3 …; the newest is the current version. Package files stores the
-// content of a version as a snapshot, which the version's digest identifies.
+// numbered 1, 2, 3 …. The current version is the newest one that was pushed or that a
+// completed run left. Package files stores the content of a version as a snapshot,
+// which the version's digest identifies.
 package artifacts
 
 import (

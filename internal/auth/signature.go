@@ -86,14 +86,15 @@ func verifyJSON(key []byte, text string, v any) bool {
 	return ok && json.Unmarshal(payload, v) == nil
 }
 
-// SignCursor returns a cursor with a position in a list. The cursor is valid only for
-// the same organisation and list. The text list identifies the list and its filters.
+// SignCursor returns a cursor that contains position, an encoded page boundary. The
+// cursor is valid only for the same organisation and list. The text list identifies the
+// list and its filters.
 func (s *Service) SignCursor(org, list string, position []byte) string {
 	return sign(s.keys.cursor, position, []byte(org), []byte(list))
 }
 
-// VerifyCursor returns the position of a cursor. It returns false if the cursor was
-// modified or belongs to another organisation or list.
+// VerifyCursor returns the page boundary that a cursor contains. It returns false if
+// the cursor was modified or belongs to another organisation or list.
 func (s *Service) VerifyCursor(org, list, cursor string) ([]byte, bool) {
 	return verify(s.keys.cursor, cursor, []byte(org), []byte(list))
 }

@@ -48,9 +48,9 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 	return s.issue(ctx, store.Token{OrgID: c.OrgID, UserID: c.UserID, Token: stint.Token{Name: n.Name, Scopes: scopes}}, days)
 }
 
-// Login creates a token with all scopes of the user's role. If the organisation or
-// the user does not exist, Login creates it; the user becomes an owner. The caller
-// of Login has authenticated the user.
+// Login creates a token with all scopes of the user's role. It creates the organisation
+// and the user if they do not exist. A user that is not yet a member of the organisation
+// becomes an owner. The caller of Login has authenticated the user.
 func (s *Service) Login(ctx context.Context, org, user, tokenName string, days int) (stint.Token, error) {
 	errs := append(tokenErrors(stint.NewToken{Name: tokenName}, days),
 		stint.CheckName("organization", org), checkLabel("user", user, maxUserName))
@@ -105,8 +105,8 @@ func tokenErrors(n stint.NewToken, days int) []*stint.Error {
 	return errs
 }
 
-// checkLabel returns an error if the name of a token or user is empty, too long, or
-// not printable.
+// checkLabel returns an error if the name of a token or user is blank, has more than
+// maxLength characters, is not valid UTF-8, or contains control characters.
 func checkLabel(param, label string, maxLength int) *stint.Error {
 	if strings.TrimSpace(label) == "" {
 		return stint.MissingParam(param, "'%s' is required: 1 to %d characters.", param, maxLength)

@@ -9,11 +9,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// systemPaths contains the paths in the sandbox that a mount must not cover.
+// systemPaths contains the paths in the sandbox that a mount must not cover. A mount
+// must not be below them either, except below "/", "/home/agent", and "/tmp".
 var systemPaths = []string{"/", "/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/run", "/boot", "/home/agent", "/tmp"}
 
-// mounts checks the names of the volumes, and the paths of the artifact and the
-// volumes.
+// mounts checks the names and versions of the volumes, and the paths of the artifact
+// and the volumes.
 func (l *errorList) mounts(d *stint.Definition) {
 	seen := map[string]string{} // name of the parameter by its path
 	l.mount(seen, "artifact.path", d.ArtifactPath())
@@ -34,7 +35,7 @@ func (l *errorList) mounts(d *stint.Definition) {
 }
 
 // VolumePath returns the path at which a volume is mounted. This is the path in the
-// definition, or a default if that path is empty.
+// definition or, if that path is empty, /volumes/ followed by the name.
 func VolumePath(name, path string) string {
 	if path == "" {
 		return "/volumes/" + name

@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// Parse parses and validates a definition in JSON. The error is a *stint.Error
-// that lists every unknown key, wrong type, and value out of range with its
-// path.
+// Parse parses and validates a definition in JSON. The error is a *stint.Error. It
+// lists, with its path, every unknown key and every value of a wrong type or, if there
+// are none, every invalid value.
 func Parse(raw []byte) (*stint.Definition, error) {
 	if len(raw) > stint.MaxDefinitionBytes {
 		return nil, stint.InvalidParam("definition", "A definition may have %d bytes at most.", stint.MaxDefinitionBytes)

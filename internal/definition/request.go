@@ -10,8 +10,10 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// CheckRequest returns an error that lists every invalid value of a request to create
-// a run. It does not check that the agent, artifact, and volumes in the request exist.
+// CheckRequest returns an error that lists the invalid values of a request to create a
+// run. If the secrets exceed the limits of package masking, it reports only this. It
+// does not check that the agent, session, checkpoint, artifact, volumes, and versions in
+// the request exist.
 func CheckRequest(n *stint.NewRun) error {
 	if err := masking.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
 		return err

@@ -17,14 +17,15 @@ import (
 // concurrent use.
 //
 // Append, Finish, and AddCheckpoint return within a bounded time. If they return
-// an error other than *store.FencedError, it is unknown whether the write was
-// committed. The worker may repeat the call while it owns the run.
+// an error other than *store.FencedError and store.ErrEpoch, it is unknown whether the
+// write was committed. The worker may repeat the call while it owns the run.
 type Dispatcher interface {
 	// Register adds a worker. The worker's lease expires after the returned time
 	// unless Renew extends it.
 	Register(ctx context.Context, w store.Worker) (lease time.Duration, err error)
 	// Next waits until runs can be assigned and returns at most free assignments.
-	// When ctx ends, it returns the runs that are claimed by then, or none.
+	// When ctx ends, it returns the runs that are claimed by then or, if there are
+	// none, the error of ctx.
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
 	// Append appends to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)

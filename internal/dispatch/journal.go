@@ -104,7 +104,8 @@ func (l *Local) Drain(ctx context.Context, workerID string) error {
 	return err
 }
 
-// reapBatch is the maximum number of runs that Reap and Expire end in a transaction.
+// reapBatch is the maximum number of runs that Reap and Expire request from the store
+// at once.
 const reapBatch = 100
 
 // Reap ends the runs of workers with an expired lease, or queues them again if their
@@ -128,9 +129,9 @@ func (l *Local) Expire(ctx context.Context, before stint.Time) (int, error) {
 	})
 }
 
-// end calls f, which returns the IDs of the runs that it ended, and notifies the
-// readers of these runs even if f also returns an error. The context of f does not end
-// with ctx. end returns the number of runs.
+// end calls f, which returns the IDs of the runs that it ended or queued again, and
+// calls NotifyEnded for these runs even if f also returns an error. The context of f
+// does not end with ctx. end returns the number of runs.
 func (l *Local) end(ctx context.Context, doing string, f func(context.Context) ([]string, error)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)

@@ -13,10 +13,10 @@ import (
 // readBatch is the number of events that a reader reads from the journal at once.
 const readBatch = 512
 
-// Maximum numbers of bytes that one call of Next returns from the ring and from the
-// journal. A single frame may be larger. maxJournalWrite equals the limit of one read
-// of the journal: with a smaller value, events would be read but not returned, and
-// would have to be read again.
+// Maximum numbers of bytes that one call of Next returns from the ring and, apart from
+// the field names of the last frame, from the journal. A single frame may be larger.
+// maxJournalWrite equals the limit of one read of the journal: with a smaller value,
+// events would be read but not returned, and would have to be read again.
 const (
 	maxRingWrite    = 64 << 10
 	maxJournalWrite = store.MaxReadBytes

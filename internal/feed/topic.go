@@ -93,8 +93,8 @@ func (t *topic) broadcast() {
 }
 
 // push adds committed events to the ring and wakes the readers. It ignores events
-// that are not newer than the ring. If events are missing in between, push marks the
-// topic stale, so that readers read the journal.
+// that are not newer than the ring. If events are missing in between, or the ring's end
+// is unknown, push marks the topic stale, so that readers read the journal.
 func (t *topic) push(events []stint.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

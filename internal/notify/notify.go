@@ -21,13 +21,14 @@ type Bus interface {
 	Close() error
 }
 
-// TopicQueue is published when a run becomes ready to be claimed.
+// TopicQueue is published when a run may have become ready to be claimed: after the
+// creation of a run that no worker has claimed, and after the end of a run.
 const TopicQueue = "queue"
 
 // TopicRun returns the topic that is published when the journal of a run has grown.
 func TopicRun(runID string) string { return "run:" + runID }
 
-// TopicStop returns the topic that is published when a run has ended. The run's
-// worker, which may still execute a cancelled or reaped run, and callers that wait
-// for the end subscribe to it.
+// TopicStop returns the topic that is published when a run has ended or was queued
+// again. The run's worker, which may still execute a cancelled or reaped run, and
+// callers that wait for the end subscribe to it.
 func TopicStop(runID string) string { return "stop:" + runID }

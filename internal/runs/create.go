@@ -49,8 +49,9 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 	return created, nil
 }
 
-// storeRun writes the run. If a worker is idle, storeRun also claims runs for this
-// worker in the same transaction. It notifies workers even if ctx is cancelled.
+// storeRun writes the run and notifies its readers and, unless the run was claimed, the
+// workers. If a worker is idle, storeRun also claims runs for this worker in the same
+// transaction. The end of ctx does not interrupt storeRun.
 func (s *Service) storeRun(ctx context.Context, row store.NewRun) error {
 	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()

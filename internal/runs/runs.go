@@ -59,7 +59,8 @@ type Dispatcher interface {
 	// NotifyCreated wakes the readers of a new run, and workers if no worker has
 	// claimed it.
 	NotifyCreated(runID string, unclaimed bool)
-	// NotifyEnded wakes the readers and the worker of a run that ended.
+	// NotifyEnded wakes the readers and the worker of a run that ended, and workers
+	// that wait for runs.
 	NotifyEnded(runID string)
 }
 

@@ -45,7 +45,8 @@ func (s *Service) resolveVolumes(ctx context.Context, org string, n *stint.NewRu
 }
 
 // resume returns the volume at the version that the checkpoint's run mounted. It
-// returns false if the request names a version, or if there is no such mount.
+// returns false if the run does not start from a checkpoint, if the request names a
+// version, or if the checkpoint's run did not mount the volume.
 func (m mount) resume(from *source) (definition.Volume, bool) {
 	if !from.resumes || m.requested {
 		return definition.Volume{}, false
@@ -59,8 +60,9 @@ func (m mount) resume(from *source) (definition.Volume, bool) {
 	return v, true
 }
 
-// mountsOf returns the volumes of the definition, then the volumes that requests for
-// previous runs added, then the volumes that this request adds.
+// mountsOf returns the volumes of the definition, then the other volumes that the
+// previous run mounted at their default paths (earlier requests added them), then the
+// volumes that this request adds.
 func mountsOf(n *stint.NewRun, from *source, p *definition.Plan) ([]mount, error) {
 	var out []mount
 	seen := map[string]bool{}
@@ -115,7 +117,8 @@ func (s *Service) resolveVersion(ctx context.Context, org string, kind stint.Fil
 	return v, store.PublicError(err, noun, requested)
 }
 
-// resolveArtifact sets the plan's artifact and the digest of the workspace.
+// resolveArtifact sets the plan's artifact, if there is one. If the request names a
+// version other than latest, it also sets the digest of the workspace.
 func (s *Service) resolveArtifact(ctx context.Context, org string, n *stint.NewRun, from *source, p *definition.Plan) error {
 	name := n.ArtifactName
 	if name == "" {

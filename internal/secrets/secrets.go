@@ -1,7 +1,8 @@
 // Package secrets manages the stored secrets of organisations.
 //
-// A secret has a name, to which definitions refer, and a value, which is
-// encrypted before it is stored. Only a worker that starts a run decrypts it.
+// A secret has a name, to which definitions refer, and a value, which is encrypted
+// before it is stored. It is decrypted only when a run is assigned to a worker, and when
+// the installation's key is rotated.
 package secrets
 
 import (

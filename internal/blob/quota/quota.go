@@ -1,9 +1,9 @@
 // Package quota counts the stored bytes of each organisation and enforces a limit.
 //
 // A Store wraps another blob.Store. The first element of a key is the
-// organisation. Every object counts with its stored size, until garbage collection
-// deletes the object. A chunk counts once, regardless of how many versions contain
-// it.
+// organisation. Every object, except those that Options.Uncounted excludes, counts with
+// its stored size, until garbage collection deletes the object. A chunk counts once,
+// regardless of how many versions contain it.
 package quota
 
 import (

@@ -94,8 +94,8 @@ func brokeOff(err error) bool {
 }
 
 // RemoveAbandoned deletes multipart uploads and probe objects that crashed processes
-// left in the bucket, and returns their number. It deletes all that were begun before
-// the given time, so uploads in progress must have begun later.
+// left below the store's prefix, and returns their number. It deletes all that were
+// begun before the given time, so uploads in progress must have begun later.
 func (s *Store) RemoveAbandoned(ctx context.Context, before time.Time) (int, error) {
 	uploads, err := s.abandonedUploads(ctx, before)
 	if err != nil {

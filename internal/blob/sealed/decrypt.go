@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// errPastEnd reports that the requested position is after the last block of the object.
+// errPastEnd reports that the requested block is after the last block of the object.
 var errPastEnd = errors.New("sealed: past the end")
 
 // decrypter decrypts a range of an object. With each block it reads one byte of

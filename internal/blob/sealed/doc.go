@@ -21,7 +21,7 @@
 // its salt, with the info "stint object v2", a zero byte, the header before the
 // salt, and the object's name. Therefore an object with another name or header
 // cannot be decrypted. Each block is encrypted (AES-256-GCM) with a nonce that
-// contains its position and whether it is the last. Therefore a block that was
+// contains the block's number and whether it is the last. Therefore a block that was
 // moved, removed, truncated, or taken from another object cannot be decrypted.
 // Reads return io.EOF only after the last block was authenticated. All of these
 // cases are ErrTampered. If the number or the check value names a key that does

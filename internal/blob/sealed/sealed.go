@@ -119,10 +119,10 @@ func (s *Store) get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return d, nil
 }
 
-// begin sets the decrypter's cipher and opens span bytes of the object, beginning
-// with the decrypter's first block. If the cipher is not cached, begin reads the
-// header of the object first. The first block of the object is read with the same
-// request as the header.
+// begin sets the decrypter's cipher and opens span bytes of the object (all if span is
+// negative), beginning with the decrypter's first block. If the cipher is not cached,
+// begin reads the header of the object first. The first block of the object is read with
+// the same request as the header.
 func (s *Store) begin(ctx context.Context, key string, d *decrypter, span int64) (err error) {
 	var known bool
 	if d.aead, known = s.cachedCipher(key); !known && d.block > 0 {

@@ -153,7 +153,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// flipped is a reader of r that flips one bit of the byte at the position at.
+// flipped is a reader of r that flips one bit of the byte at the offset at.
 type flipped struct {
 	r  io.Reader
 	at int64
