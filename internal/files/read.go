@@ -99,11 +99,11 @@ func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOpt
 	return l.collector.Collect(ctx, org, r, o)
 }
 
-// Publish makes the database refer to snapshots. It calls write with their epoch. If
-// a collection began meanwhile, Publish validates the snapshots and calls write
-// again. If the validation fails, the error wraps ErrNotPublished. If the snapshots
-// were deleted and must be committed again, it also wraps ErrStale. Other errors are
-// those of write.
+// Publish makes the database refer to snapshots. It calls write with their epoch.
+// If a collection began meanwhile, Publish validates the snapshots and calls write
+// again. If the validation fails, the error wraps ErrNotPublished. If a collection
+// has marked or deleted a part of the snapshots, so that they must be committed
+// again, it also wraps ErrStale. Other errors are those of write.
 func (l *Library) Publish(ctx context.Context, org string, refs []Ref, write func(epoch int64) error) error {
 	return l.collector.Publish(ctx, org, refs, write)
 }

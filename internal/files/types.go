@@ -17,7 +17,7 @@ type (
 	Ref = manifest.Ref
 	// Limits bounds what a snapshot may contain.
 	Limits = limits.Limits
-	// DirOptions configures CommitDir.
+	// DirOptions configures CommitDir and CommitOverlay.
 	DirOptions = scan.DirOptions
 
 	// Format is the format of an archive.

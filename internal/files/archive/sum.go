@@ -21,8 +21,9 @@ type downloadSum struct {
 
 // DownloadSum returns the SHA-256 of the download of a tree in the format f, which
 // has size bytes. If the hash is unknown and compute is set, DownloadSum reads the
-// whole download and stores the hash, so that it is known from then on. If compute
-// is not set or too many downloads are being hashed, known is false.
+// whole download and stores the hash, so that it is known from then on. If the
+// hash is unknown and compute is not set, or too many downloads are being hashed,
+// known is false.
 func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f format.Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := pack.CheckOrg(org); err != nil || !pack.IsDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)

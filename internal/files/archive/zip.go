@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// zipShape is a zip. The data of a file are its stored segments followed by an empty
-// final deflate block, so nothing is compressed again.
+// zipShape is a zip. The data of a file that is not empty are its stored segments
+// followed by an empty final deflate block, so nothing is compressed again.
 type zipShape struct{}
 
 const (

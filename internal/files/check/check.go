@@ -41,7 +41,7 @@ type Result struct {
 	Packs    int64    `json:"packs"`
 	Segments int64    `json:"segments"`          // segments that were read
 	Bytes    int64    `json:"bytes"`             // bytes that were read
-	Orphans  int64    `json:"orphans"`           // unreferenced objects, which the next collections delete
+	Orphans  int64    `json:"orphans"`           // unreferenced roots and packs, which the next collections delete
 	Damaged  int64    `json:"damaged"`           // damaged or missing objects
 	Repaired int64    `json:"repaired"`          // repaired objects
 	Damages  []Damage `json:"damages,omitempty"` // the first damaged or missing objects
@@ -52,7 +52,7 @@ type Damage struct {
 	Key      string `json:"key"`            // of the object
 	Problem  string `json:"what"`           // "missing" or "damaged"
 	Segments int64  `json:"-"`              // referenced segments of a pack that are lost; after a repair, those still lost
-	Repaired bool   `json:"repaired"`       // no referenced segment is lost any more
+	Repaired bool   `json:"repaired"`       // after the repair no referenced segment is lost, or a valid root exists
 	Uses     int64  `json:"uses"`           // places in named trees that the damage affects
 	Used     []Use  `json:"used,omitempty"` // the first of these places
 }

@@ -18,7 +18,7 @@ import (
 type badPack struct {
 	id       string
 	what     string
-	segments map[uint32]*badSegment // by offset: referenced segments, valid or not
+	segments map[uint32]*badSegment // by offset: referenced segments, valid or not, and those of addUnreferenced
 	uses     int64
 	used     []Use
 }

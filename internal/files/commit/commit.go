@@ -110,8 +110,9 @@ func (c *Commit) inherit(ctx context.Context, parent string) error {
 	return nil
 }
 
-// CopyMarkedChunks copies the chunks of e that are in marked packs into new packs
-// and updates their places in e.
+// CopyMarkedChunks updates the places of the chunks of e that the commit must not
+// refer to (see gc.PlaceChecker.Usable). It copies these chunks into new packs,
+// unless the commit has equal chunks at other places.
 func (c *Commit) CopyMarkedChunks(ctx context.Context, e *format.Entry) error {
 	var x format.Expander
 	for i := range e.Chunks {

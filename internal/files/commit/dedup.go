@@ -24,9 +24,9 @@ type dedup struct {
 	FromIndex map[string][]string // by ID, for packs that only the index knew: their names in the index
 }
 
-// Find returns the place of a stored chunk with the hash h and raw bytes of content.
-// It searches f, then s.Chunks, then the index. If the chunk is not found, the
-// second result is false.
+// Find returns the place of a stored chunk with the hash h. raw is the size of its
+// content in bytes. It searches f, then s.Chunks, then the index. If the chunk is
+// not found, the second result is false.
 func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, bool, error) {
 	if at, ok := f.find(h); ok {
 		if holds, err := s.places.Usable(s.ctx, &at); holds || err != nil {
@@ -40,7 +40,7 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	known, ok, err := s.Index.Find(s.org, h)
 	at = known.Place
 	if !ok || err != nil || known.Size != raw || s.marked.Keys[pack.Key(s.org, at.Pack)] {
-		return format.Place{}, false, nil // without the index, the chunk is only stored again
+		return format.Place{}, false, nil // errors of the index are ignored: the chunk is then stored again
 	}
 	packID := pack.FirstKey(at.Pack)
 	s.mu.Lock()

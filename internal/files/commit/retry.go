@@ -32,7 +32,7 @@ func (c *Commit) checkIndexedPacks(ctx context.Context) error {
 	return ErrPackDeleted
 }
 
-// RetryOnce calls commit. If garbage collection deleted a pack during the call, it
+// RetryOnce calls commit. If the error is ErrPackDeleted or gc.ErrStale, RetryOnce
 // calls commit once more.
 func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	ref, err := commit()
@@ -42,8 +42,8 @@ func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	return ref, TryAgain(err)
 }
 
-// TryAgain turns an error about a deleted pack into a message for the user. It returns
-// other errors unchanged.
+// TryAgain turns ErrPackDeleted and gc.ErrStale into a message for the user. It
+// returns other errors unchanged.
 func TryAgain(err error) error {
 	if !errors.Is(err, ErrPackDeleted) && !errors.Is(err, gc.ErrStale) {
 		return err

@@ -18,8 +18,8 @@ import (
 var ErrReadBack = errors.New("what was stored does not read back")
 
 // verify reads the chunks of all files of a tree, expands them, and checks their
-// hashes. It only reads the chunks of older packs if the store of these packs
-// detects damage itself.
+// hashes. The chunks of older packs are only read, not expanded, if the store of
+// these packs detects damage itself.
 func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	workers := min(runtime.GOMAXPROCS(0), 4)

@@ -18,8 +18,9 @@ import (
 // stands for the empty tree.
 //
 // A file that moved to another path with the same content is listed once, as
-// renamed, under its new path. If the trees differ in more than MaxRenames files,
-// such files are listed as removed and added.
+// renamed, under its new path. If more than MaxRenames files were removed, or
+// more were added, renamed files are listed as removed and added. So are renamed
+// empty files.
 func (d *Differ) Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	r, err := d.renames(ctx, org, from, to)
 	if err != nil {
@@ -46,8 +47,8 @@ func (d *Differ) Diff(ctx context.Context, org, from, to, after string, limit in
 
 // compare walks two trees in parallel, beginning after the path after. For each path
 // at which the trees differ, it calls take with both entries, of which a missing
-// entry is nil, until take returns false. It does not read pages that both trees
-// have.
+// entry is nil, until take returns false. It skips a page that both trees
+// have, if the walk reaches the start of the page in both trees at the same time.
 func (d *Differ) compare(ctx context.Context, org, from, to, after string, take func(old, new *format.Entry) bool) error {
 	old, err := d.cursor(ctx, org, from, after)
 	if err != nil {

@@ -86,8 +86,8 @@ func (x *Exchanger) available(c *gc.Marks, h format.Hash) (bool, error) {
 	return ok && !c.Keys[pack.Key(c.Org, chunk.Place.Pack)], nil
 }
 
-// MissingChunks returns those of the chunks that are not stored, in the given
-// order.
+// MissingChunks returns those of the chunks that a commit could not refer to, in the
+// given order: chunks that are not in the index, or are in a marked pack.
 func (x *Exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package format
 // Sizes of chunks, in bytes.
 const (
 	WholeFile = 1 << 20   // files up to this many bytes are one chunk
-	MinChunk  = 512 << 10 // minimum size of a larger file's chunks, except the last one
+	MinChunk  = 512 << 10 // a larger file's chunks are larger than this, except the last one
 	MaxChunk  = 2 << 20   // maximum size of a chunk
 	midChunk  = 1 << 20   // from this size on, a cut is more likely
 )
@@ -16,8 +16,8 @@ const (
 	easyMask   = ^(^uint64(0) >> 18)
 )
 
-// gear maps each byte to a fixed random word. Changing it changes the digest of
-// every tree with large files.
+// gear maps each byte to a fixed random word. Changing the words changes the
+// digests of most trees with files of more than WholeFile bytes.
 var gear = func() (g [256]uint64) {
 	x := uint64(0x5354494e54_c0de)
 	for i := range g { // splitmix64

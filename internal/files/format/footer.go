@@ -94,7 +94,8 @@ func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, e
 }
 
 // DecodeSegments decodes the records b of a footer that begins at the offset begin.
-// If the segments do not fill the pack exactly up to begin, the error is ErrDamaged.
+// If the kind of a segment is unknown, or the segments do not fill the pack exactly
+// up to begin, the error is ErrDamaged.
 func DecodeSegments(b []byte, begin int64) ([]Segment, error) {
 	segments := make([]Segment, 0, len(b)/FooterRecord)
 	at := int64(0)

@@ -27,8 +27,8 @@ func EndsPage(path string, logical int) bool {
 }
 
 // pathHash returns the FNV-1a hash of a path, mixed so that every bit depends on the
-// whole path. A change of the function changes the digest of every tree with more
-// than one page.
+// whole path. A change of the function changes the ends of pages, and so the digests
+// of most trees of more than minPage logical bytes.
 func pathHash(path string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(path) {

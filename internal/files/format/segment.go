@@ -39,7 +39,7 @@ func NewCompressor() *Compressor {
 }
 
 // Compress replaces the content of out by the segment of b. The segment is deflated,
-// unless stored blocks are not larger.
+// unless b looks random or stored blocks are not larger.
 func (c *Compressor) Compress(out *bytes.Buffer, b []byte) error {
 	out.Reset()
 	if !looksRandom(b) {
@@ -147,7 +147,7 @@ func (w *bitWriter) literal(c byte) {
 	w.write(uint64(s.bits), uint(s.n))
 }
 
-// repeat writes n copies of c. The byte written last must be c.
+// repeat writes n copies of c. The last byte before the call must be c.
 func (w *bitWriter) repeat(n int, c byte) {
 	for n > 2 {
 		length := min(n, len(runCode)-1)

@@ -59,9 +59,9 @@ func extendedRecords(e *Entry, name string) string {
 	return records.String()
 }
 
-// needsRecord reports whether a name needs an extended record: it is too long for its
-// field, or it is non-ASCII UTF-8, and only a record declares this encoding. Short
-// names that are not valid UTF-8 are kept in the field.
+// needsRecord reports whether a name needs an extended record: the name is too long
+// for its field, or it is valid UTF-8 but not ASCII (only a record can declare
+// UTF-8). Short names that are not valid UTF-8 are kept in the field.
 func needsRecord(name string) bool {
 	if len(name) > nameField {
 		return true

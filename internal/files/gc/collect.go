@@ -36,7 +36,8 @@ type Options struct {
 	// Now is the clock; nil is time.Now. It must not be behind the clock that names
 	// packs.
 	Now func() time.Time
-	// DryRun reports what would be done without doing it.
+	// DryRun counts the objects that would be marked, unmarked, and deleted, without
+	// changing anything. It does not consider compaction.
 	DryRun bool
 	// Compact is the percentage of referenced bytes below which a pack is
 	// compacted. 0 is 60; negative means never.
@@ -75,7 +76,7 @@ const (
 // Collect deletes objects that no tree of r refers to, in two steps: it marks
 // unreferenced objects, and deletes objects that an earlier collection marked and
 // that are still unreferenced. It may run concurrently with readers, and with
-// commits of libraries that have Options.Marks. An interrupted collection can be
+// commits of libraries with files.Options.Marks. An interrupted collection can be
 // repeated. If a second collection of the organisation begins, the first one returns
 // ErrCollecting. If a tree is unreadable, Collect returns an error and deletes
 // nothing.
@@ -292,7 +293,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 }
 
 // keeper returns the newest object of a group that holds all referenced segments
-// of a pack, or nil.
+// of a pack, or nil. If the group has a single object, keeper returns it unchecked.
 func (c *collection) keeper(ctx context.Context, group []object, p *MarkedPack) (*object, error) {
 	if len(group) == 1 {
 		return &group[0], nil
@@ -435,8 +436,9 @@ func (c *collection) remove(ctx context.Context, objects []object) error {
 		}
 	}
 	c.count(objects)
-	// Marks of roots stay until the next collection. The key of a root may be used
-	// again, which must not happen while a slower collection may still delete it.
+	// Marks of roots and derived objects stay until the next collection. Their keys
+	// may be used again, which must not happen while a slower collection may still
+	// delete it.
 	if err := c.roots.UnmarkObjects(ctx, c.org, keys); err != nil {
 		return fmt.Errorf("unmarking deleted objects: %w", err)
 	}

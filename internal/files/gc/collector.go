@@ -22,7 +22,8 @@ type Marks struct {
 	Org   string
 	Epoch int64
 	Keys  map[string]bool // keys of the marked objects
-	// Doubtful holds the keys of packs that are marked or have a marked replacement.
+	// Doubtful holds the keys of packs that are marked, have a marked replacement, or
+	// are known to be missing (see commit.PrepareMarkedBase).
 	Doubtful map[string]bool
 }
 

@@ -22,10 +22,10 @@ type Marking struct {
 	Trees     map[format.Hash]bool
 	pages     map[format.Hash]struct{} // pages that were read, by the hash of their stored bytes
 	Packs     map[string]*MarkedPack
-	found     func() // called for each page
+	found     func() // called for each distinct page
 }
 
-// NewMarking returns an empty marking, which calls found for each page.
+// NewMarking returns an empty marking, which calls found for each distinct page.
 func NewMarking(m *manifest.Store, org string, found func()) *Marking {
 	return &Marking{manifests: m, org: org, Trees: map[format.Hash]bool{}, pages: map[format.Hash]struct{}{}, Packs: map[string]*MarkedPack{}, found: found}
 }
@@ -136,13 +136,15 @@ func (k *Marking) open(ctx context.Context, packID string) (*MarkedPack, error) 
 	return p, nil
 }
 
-// isReferenced reports whether the segment at an offset is referenced.
+// isReferenced reports whether the segment at an offset is referenced, or the whole
+// pack must be kept.
 func (p *MarkedPack) isReferenced(offset uint32) bool {
 	i, ok := slices.BinarySearch(p.offsets, offset)
 	return p.Whole || ok && p.bits[i/64]&(1<<(i%64)) != 0
 }
 
-// allReferenced reports whether every segment is referenced.
+// allReferenced reports whether every segment is referenced, or the whole pack must
+// be kept.
 func (p *MarkedPack) allReferenced() bool {
 	n := 0
 	for i := range p.offsets {

@@ -10,7 +10,8 @@ import (
 )
 
 // ErrNotPublished is wrapped by the errors of Publish if the snapshots could not
-// be validated. If a collection deleted them, the error wraps ErrStale, too.
+// be validated. If a collection marked or deleted parts of them, the error wraps
+// ErrStale, too.
 var ErrNotPublished = errors.New("files: the snapshots cannot be referred to")
 
 // Publish makes the database refer to snapshots. It calls write with the earliest

@@ -14,7 +14,9 @@ import (
 )
 
 // RootLocation is the place of a tree's root. Readers use the original root if it
-// exists, so unusable roots must be deleted before the tree is published.
+// exists, so unusable roots must be deleted before the tree is published. A root is
+// usable if neither the root nor anything it refers to is deleted, damaged, or
+// marked.
 type RootLocation struct {
 	Key     string   // key of the usable root; if there is none, key for a new root
 	Valid   bool     // a usable root exists
@@ -100,8 +102,8 @@ func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Mark
 	return false, nil
 }
 
-// writeRoot stores the root of m under another key. If the key exists, writeRoot
-// returns false.
+// writeRoot stores the root of m under another key and reads it back. If the key
+// exists, writeRoot returns false.
 func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key string) (bool, error) {
 	to := blob.Store(g.Packs)
 	if i := slices.IndexFunc(m.Root.Packs, func(id string) bool { return strings.HasPrefix(id, pack.SealedPrefix) }); i >= 0 {

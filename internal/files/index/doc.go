@@ -10,8 +10,9 @@
 // the pack and a record of 52 bytes for each chunk. In memory, the index holds a hash
 // table with about 20 bytes per chunk, and the names of the packs. The table of an
 // organisation is built from the log at the first use, and freed after too many other
-// organisations were used. Drop inverts the checksum of a section in place. If most
-// of a log is dropped, the log is written again without the dropped sections.
+// organisations were used. Drop inverts the checksum of a section in place. If at
+// least half of a log and at least 1 MiB is dropped, the log is written again without
+// the dropped sections.
 //
 // Only Drop waits until its changes are on the disk. After a power failure the newest
 // packs may be missing; Has and Packs report the packs that are left.

@@ -23,7 +23,7 @@ type shard struct {
 	end     int64            // length of the log in bytes
 	wasted  int64            // bytes of dropped sections
 	packs   []section        // by offset
-	numbers map[string]int   // of the packs that are not dropped, by name
+	numbers map[string]int   // index in the field packs, by the name of a pack that is not dropped
 	last    map[uint32]int32 // by partOf a hash: number of the last chunk, counted from 1
 	before  []int32          // for each chunk: number of the previous chunk with the same partOf, or 0
 }

@@ -6,6 +6,6 @@ type Ref struct {
 	Size   int64  // sum of the file sizes in bytes
 	Files  int64  // number of files, not counting folders and links
 	// Epoch is the epoch of garbage collection in which the commit began or the
-	// snapshot was last validated; 0 if Options.Marks is nil. Publish uses it.
+	// snapshot was last validated; 0 if files.Options.Marks is nil. Publish uses it.
 	Epoch int64
 }

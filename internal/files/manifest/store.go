@@ -41,8 +41,8 @@ func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest,
 	return s.Open(ctx, org, digest)
 }
 
-// DescribePage expands the stored page b and sets Size and CRC of its record x, which
-// a root does not contain. It returns the completed record.
+// DescribePage expands the stored page b and returns its record x with the fields
+// Size and CRC. A root does not contain the values of these fields.
 func (s *Store) DescribePage(x format.Segment, b []byte) (format.Segment, error) {
 	plain, err := s.zstdIn.DecodeAll(b, nil)
 	if err != nil {

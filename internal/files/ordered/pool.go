@@ -11,7 +11,7 @@ import (
 //
 // One goroutine calls Send and, at the end, either Finish or Abort, exactly once.
 type Pool[J any] struct {
-	Ctx   context.Context // ends with an error of a job, with Finish, and with Abort
+	Ctx   context.Context // ends with NewPool's context, an error of a job, Finish, or Abort
 	stop  context.CancelCauseFunc
 	group *errgroup.Group
 	order chan poolJob[J]

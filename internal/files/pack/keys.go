@@ -16,7 +16,8 @@ func ManifestKey(org, digest string) string { return org + "/manifests/" + diges
 // Key returns the key of a pack.
 func Key(org, id string) string { return org + "/packs/" + id }
 
-// FirstKey returns the key without the number of a replacement.
+// FirstKey returns the part of a key before its first dot: for a replacement, the key
+// of the original.
 func FirstKey(key string) string {
 	first, _, _ := strings.Cut(key, ".")
 	return first
@@ -54,8 +55,8 @@ const SealedPrefix = "sealed-"
 // reused at once, because a commit that fails deletes its packs.
 const SentPrefix = "sent-"
 
-// TimePart returns the name of a pack without its prefix. It begins with the time at
-// which the pack was begun, as a ULID.
+// TimePart returns the name of a pack without its prefix. The result begins with
+// the time at which the pack was begun, as a ULID.
 func TimePart(id string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(id, SentPrefix), SealedPrefix)
 }

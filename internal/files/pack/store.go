@@ -111,8 +111,8 @@ func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
 	return t, err
 }
 
-// Compacted returns the compacted packs that replace a pack, except those whose keys
-// are in refused, or nil if there are none. It ignores damaged objects unless all
+// Compacted returns the compacted packs that replace a pack, except those with keys
+// in refused, or nil if there are none. It ignores damaged objects unless all
 // are damaged.
 func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bool) (*CompactedPack, error) {
 	later, err := LaterGenerations(ctx, s.Store, key)
@@ -153,8 +153,8 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 	return t, nil
 }
 
-// compactedReader reads a deleted pack. It returns zeros for a missing segment; its
-// reader detects this, because the hash of the chunk does not match.
+// compactedReader reads a deleted pack. It returns zeros for a missing segment. The
+// caller detects this, because the hash of the chunk or page does not match.
 type compactedReader struct {
 	ctx     context.Context // of the call of Get
 	store   *Store

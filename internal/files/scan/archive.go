@@ -19,9 +19,9 @@ import (
 // before the archive was read to its end and found valid.
 //
 // Folders without an entry get mode 0755 and the Unix epoch as time. Hard links
-// become files with the same content. Of several entries with one path, only the
-// last is stored; they must have the same kind. Links must stay in the tree. Mode
-// bits beyond 0777 and owners are dropped.
+// become copies of the earlier files or symbolic links to which they refer. Of
+// several entries with one path, only the last is stored; they must have the same
+// kind. Links must stay in the tree. Mode bits beyond 0777 and owners are dropped.
 func (b *Scanner) CommitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (manifest.Ref, error) {
 	ref, err := b.commitArchive(ctx, org, parent, f, r)
 	return ref, commit.TryAgain(err)

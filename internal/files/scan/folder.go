@@ -21,23 +21,25 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// DirOptions adjusts CommitDir. The zero value includes everything within the
-// library's limits except sockets, pipes, and devices.
+// DirOptions adjusts CommitDir and CommitOverlay. CommitOverlay ignores
+// Confidential and Verify. The zero value includes everything within the library's
+// limits except sockets, pipes, and devices.
 type DirOptions struct {
 	// Ignore reports whether an entry is excluded, a folder with its content. Paths
 	// are relative and slash-separated.
 	Ignore func(path string, isDir bool) bool
-	// MaxBytes and MaxFiles limit the total size and the number of the tree's files.
-	// 0 means that only the library's limits apply.
+	// MaxBytes replaces the library's limit of the total size of the tree's files; 0
+	// keeps that limit. MaxFiles limits the number of files; 0 means no
+	// further limit.
 	MaxBytes, MaxFiles int64
 	// KeepParents reports whether a folder is only included as the parent of an
 	// included entry. Such a folder gets mode 0755 and the Unix epoch as time. nil
 	// means never.
 	KeepParents func(path string) bool
-	// Confidential writes new objects to Options.SealedStore.
+	// Confidential writes new objects to files.Options.SealedStore.
 	Confidential bool
-	// Verify reads all stored files back. If a file differs, everything is stored
-	// again. A tree equal to the parent is not read back.
+	// Verify reads all stored files back. If a file differs or cannot be read,
+	// everything is stored again. A tree equal to the parent is not read back.
 	Verify bool
 	// RefuseSpecials makes sockets, pipes, and devices an error.
 	RefuseSpecials bool
@@ -47,7 +49,8 @@ type DirOptions struct {
 	// OnMismatch is called for each entry that differs between the folder and the
 	// tree: an entry that is skipped, ignored, or deleted meanwhile, or that has
 	// mode bits beyond 0777, a time that the API cannot represent, or an extended
-	// attribute that an overlay over the folder would interpret.
+	// attribute that an overlay over the folder would interpret. The path of the top
+	// folder is "". Folders for which KeepParents returns true are not compared.
 	OnMismatch func(path string)
 }
 
@@ -56,8 +59,9 @@ type DirOptions struct {
 // not stored again.
 //
 // Links are kept, even those that lead out of the tree, and never followed. Mode
-// bits beyond 0777 and owners are dropped. If an entry is unreadable or too large,
-// the error is a *stint.Error that names it.
+// bits beyond 0777 and owners are dropped. If permissions to read an entry are
+// missing, or the files are too large, the error is a *stint.Error that names the
+// entry.
 func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (manifest.Ref, error) {
 	ref, err := commit.RetryOnce(func() (manifest.Ref, error) { return b.commitDir(ctx, org, parent, dir, o, false) })
 	if errors.Is(err, commit.ErrReadBack) && ctx.Err() == nil {

@@ -81,7 +81,7 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 }
 
 // hasOverlayAttributes reports whether an open file or folder has extended attributes
-// that an overlay over it would interpret.
+// that an overlay over it would interpret, or too many attributes to inspect.
 func hasOverlayAttributes(f *os.File) (found bool, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {

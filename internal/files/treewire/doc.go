@@ -5,10 +5,10 @@
 // in path order. Frames are chunks, each preceded by its lengths and hash. Hashes
 // are concatenated SHA-256 sums. A selection identifies chunks of a version.
 //
-// Readers accept untrusted bytes. They hold at most one entry or chunk in memory,
-// refuse values that are out of range, and return an error if the input ends
-// before its end mark. Integers of fixed size are little-endian; all others are
-// varints of encoding/binary.
+// Readers accept untrusted bytes and refuse values that are out of range. Readers
+// of trees and frames hold at most one entry or chunk in memory, and return an
+// error if the input ends before its end mark. Integers of fixed size are
+// little-endian; all others are varints of encoding/binary.
 package treewire
 
 import (

@@ -56,7 +56,8 @@ func NewFrameReader(r io.Reader) *FrameReader {
 }
 
 // Next returns the next frame, or io.EOF after the last one. The segment is valid
-// until the next call. Next returns io.ErrUnexpectedEOF if the end mark is missing.
+// until the next call. If the end mark is missing, the error wraps
+// io.ErrUnexpectedEOF.
 func (f *FrameReader) Next() (Frame, error) {
 	if f.ended {
 		return Frame{}, io.EOF

@@ -23,8 +23,9 @@ const (
 	treeWindow = 8 << 20
 )
 
-// appendEntry appends the encoding of e to b. The SHA-256 of a file is encoded only if
-// the file has several chunks; otherwise it equals the hash of the only chunk.
+// appendEntry appends the encoding of e to b. The SHA-256 of a file is encoded only
+// if the file has several chunks. The SHA-256 of other files is the hash of their
+// only chunk, or format.EmptyHash.
 func appendEntry(b []byte, e *format.Entry) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Path)
@@ -125,8 +126,8 @@ func NewTreeReader(r io.Reader) (*TreeReader, error) {
 // Close releases memory.
 func (t *TreeReader) Close() { t.z.Close() }
 
-// Next returns the next entry, or io.EOF after the last one. It returns
-// io.ErrUnexpectedEOF if the tree is incomplete.
+// Next returns the next entry, or io.EOF after the last one. If the tree is
+// incomplete, the error wraps io.ErrUnexpectedEOF.
 func (t *TreeReader) Next() (*format.Entry, error) {
 	if t.ended {
 		return nil, io.EOF
