@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Job is a periodic job. Calls of Do do not overlap. If Do returns an error, the error
-// is logged, and Do is called again after the usual interval.
+// Job is a periodic job. Calls of Do do not overlap. If Do returns an error before its
+// context has ended, the error is logged, and Do is called again after the usual
+// interval.
 type Job struct {
 	Name  string
 	Every time.Duration

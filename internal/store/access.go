@@ -27,8 +27,8 @@ type Access interface {
 	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
 
 	// PutSecret creates or replaces a stored secret and reports whether it was
-	// created. It refuses a secret that would exceed MaxSecrets or
-	// MaxSecretBytes.
+	// created. If the secret would exceed MaxSecrets or MaxSecretBytes, the error is
+	// a *stint.Error.
 	PutSecret(ctx context.Context, s Secret) (created bool, err error)
 	Secrets(ctx context.Context, org string) ([]Secret, error) // sorted by name
 	DeleteSecret(ctx context.Context, org, name string) error

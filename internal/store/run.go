@@ -18,12 +18,13 @@ type Runs interface {
 	// The volume versions that the run mounts are not removed until it ends. If
 	// it is cancelled while a worker runs it, they are not removed until
 	// AddCheckpoint succeeds or the worker stops holding the run. If a mounted
-	// version does not exist, the error is ErrNotFound.
+	// version or the session to join does not exist, the error is ErrNotFound.
 	//
 	// If Answer is set, it is stored under the idempotency key in the same
 	// transaction. If another request has taken over the key, the error is
 	// ErrKeyInUse and nothing is stored. If claim is not nil, the transaction
-	// also claims runs as Claim does. They need not include the new run.
+	// also claims runs as Claim does, or none if the worker's lease has ended. The
+	// claimed runs need not include the new run.
 	CreateRun(ctx context.Context, n NewRun, claim *ClaimRequest) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
 	// RunState returns the status and the epoch of a run of any organisation.
@@ -33,7 +34,8 @@ type Runs interface {
 	// Claim assigns up to c.Max ready runs to a worker, within the limits of c:
 	// each becomes running with the next epoch and a status event. Organisations
 	// with the fewest running runs come first; runs of one organisation are
-	// ordered by priority, then by age. If no run is ready, the result is empty.
+	// ordered by priority, then by age. If no run is ready, the result is empty. If
+	// the worker's lease has ended, the error is ErrLeaseLost.
 	Claim(ctx context.Context, c ClaimRequest) ([]Claim, error)
 	// Finish ends the run of at if the holder of this position still owns the run.
 	// It stores the status, the version, and the checkpoint, updates the counters,
@@ -129,8 +131,8 @@ type Claim struct {
 	Position Position
 }
 
-// Position is the fencing token of a run's owner: the epoch of its claim, and the
-// number of the last event that the owner knows to be stored.
+// Position identifies a run's owner and the end of the journal as the owner knows it:
+// the epoch of the owner's claim, and the number of the last stored event.
 type Position struct {
 	RunID string
 	Epoch int64
