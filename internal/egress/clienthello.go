@@ -35,8 +35,9 @@ func looksLikeTLS(b []byte) bool {
 }
 
 // parseClientHello parses a ClientHello from the TLS records at the beginning of b. If
-// b may be the beginning of a ClientHello, it returns errIncomplete. If b cannot be one,
-// it returns errMalformed.
+// b may be an incomplete ClientHello, it returns errIncomplete. If b does not begin with
+// a valid ClientHello, or if an incomplete ClientHello exceeds maxOpening bytes, it
+// returns errMalformed.
 func parseClientHello(b []byte) (clientHello, error) {
 	var message []byte
 	for {
@@ -72,7 +73,7 @@ func parseClientHello(b []byte) (clientHello, error) {
 }
 
 // messageLength returns the length in bytes of a ClientHello message with its header.
-// It returns false if m is shorter than the header or another message.
+// It returns false if m is shorter than the header or is another message.
 func messageLength(m []byte) (int, bool) {
 	if len(m) < 4 || m[0] != messageClientHello {
 		return 0, false

@@ -47,12 +47,13 @@ type connection struct {
 	mu          sync.Mutex // guards the fields below, and orders changes of read deadlines
 	server      net.Conn   // the connection in serverConn; nil until it is established
 	opened      bool       // the client's opening is known
-	serverFirst bool       // the server sent bytes first, or cannot be reached
-	reported    bool       // readOpening returned errServerFirst
+	serverFirst bool       // the server sent bytes first, closed the connection, or cannot be reached
+	reported    bool       // readMore returned errServerFirst
 	serverTaken bool
 }
 
-// acceptAll serves the connections of a listener until it is closed.
+// acceptAll serves the connections of a listener until the listener is closed. It also
+// returns if Accept fails after the end of the uplink.
 func (u *Uplink) acceptAll(l sandbox.Listener) {
 	for {
 		c, target, err := l.Accept()
@@ -95,8 +96,8 @@ func (u *Uplink) admit(conn net.Conn, target netip.AddrPort) {
 	})
 }
 
-// serve serves a connection to target: as a DNS client, as a client of the explicit
-// proxy, as a client of an internal name, or as a connection to a server.
+// serve serves a connection to target. It answers DNS queries, acts as the explicit
+// proxy, serves an internal name, or passes the connection to a server.
 func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
 	u := c.uplink
 	if target.Port() == dnsPort {
@@ -139,7 +140,7 @@ func (u *Uplink) named(d policy.Destination) (policy.Destination, *policy.Refusa
 	return policy.Destination{Name: name, Port: d.Port}, nil
 }
 
-// pass reads the client's opening and then forwards, intercepts, or tunnels the
+// pass reads the client's opening and then forwards, intercepts, tunnels, or refuses the
 // connection. Before, the caller must call startDial or failDial.
 func (c *connection) pass(ctx context.Context) {
 	defer c.closeDial()
@@ -171,8 +172,8 @@ func (c *connection) pass(ctx context.Context) {
 	c.tunnel(r)
 }
 
-// intercepts reports whether the TLS connection must be terminated. If so, it returns
-// the host for which the proxy needs a certificate.
+// intercepts reports whether the connection uses TLS and must be terminated. If so, it
+// returns the host for which the proxy needs a certificate.
 func (c *connection) intercepts(o opening) (string, bool) {
 	if o.kind != kindTLS || len(c.uplink.inspect) == 0 {
 		return "", false
@@ -185,8 +186,8 @@ func (c *connection) intercepts(o opening) (string, bool) {
 	return "", false
 }
 
-// checkOpening returns a refusal if the opening could lead a connection in restricted
-// mode to another host than the name that it was opened for.
+// checkOpening checks a connection that is bound to a name. If the opening could lead the
+// connection to a host that the policy does not allow, checkOpening returns a refusal.
 func (c *connection) checkOpening(o opening, intercepted bool) *policy.Refusal {
 	switch {
 	case !c.isBoundToName():
@@ -206,9 +207,9 @@ func (c *connection) checkOpening(o opening, intercepted bool) *policy.Refusal {
 	return refused
 }
 
-// isBoundToName reports whether the connection may reach only the name that it was
-// opened for. In restricted mode this is so, except for connections to addresses and to
-// the worker's loopback interface.
+// isBoundToName reports whether the opening must be for the name that the connection was
+// opened for, or for another allowed host. In restricted mode this is so, except for
+// connections to addresses and to the worker's loopback interface.
 func (c *connection) isBoundToName() bool {
 	return c.uplink.policy.Mode == policy.Restricted && c.dest.Name != "" && c.dest.Name != stint.HostAlias
 }
@@ -262,8 +263,8 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// reset closes a connection with a TCP reset, which a client notices
-// immediately.
+// reset closes a connection. A TCP connection is closed with a reset, which a client
+// notices immediately.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)

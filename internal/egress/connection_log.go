@@ -14,7 +14,7 @@ import (
 const openAfter = 500 * time.Millisecond
 
 // beginLog prepares the connection's log entry. If the connection lasts longer than
-// openAfter, the entry is logged as open.
+// openAfter and no request has begun by then, the entry is logged as open.
 func (c *connection) beginLog() {
 	rule, _ := c.uplink.policy.Decide(c.dest)
 	c.logMu.Lock()

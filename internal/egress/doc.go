@@ -22,12 +22,14 @@
 // effect. In restricted mode, a name without a rule is not looked up, because a
 // lookup transfers data too.
 //
-// A refused name is answered with NXDOMAIN and the extended error "prohibited".
-// REFUSED would be more exact, but glibc and Go retry after it and report a
-// temporary failure, and musl waits for its time-out. A failed lookup is
-// answered with SERVFAIL, which clients retry. Only A queries have answers: IPv6
-// is not available in a sandbox, and HTTPS records contain the keys with which a
-// client encrypts the server's name.
+// A refused name is answered with NXDOMAIN and the extended error "prohibited", or
+// "blocked" if the name is malformed, all of its addresses are refused, or the run looks
+// up too many names. REFUSED would be more exact, but glibc and Go retry after it and
+// report a temporary failure, and musl waits for its time-out. A name that does not
+// exist is answered with NXDOMAIN as well. Any other failed lookup is answered with
+// SERVFAIL, which clients retry. Only A queries have answers: IPv6 is not available in a
+// sandbox, and HTTPS records contain the keys with which a client encrypts the server's
+// name.
 //
 // # Addresses
 //
@@ -35,8 +37,10 @@
 // shared, loopback, and other special addresses are refused in every notation,
 // unless a range of the definition allows them. Such a range must be within the
 // special block: 10.0.0.0/8 allows private addresses, but 0.0.0.0/0 allows only the
-// public internet. A range of loopback addresses must have a port. Metadata services
-// and the operator's denied ranges cannot be allowed. host.stint.internal is the
+// public internet. A range of loopback addresses must have a port. A rule for one of the
+// worker's own addresses must contain exactly this address and a port. Metadata services,
+// the operator's denied ranges, and some special addresses, such as multicast addresses,
+// cannot be allowed. host.stint.internal is the
 // worker's loopback interface; a rule must contain this name with a port.
 // proxy.stint.internal is an explicit HTTP proxy with the same policy.
 //
@@ -53,8 +57,8 @@
 // remain refused. Requests to the API's path /mcp are passed to the server's own
 // handler with the run's token.
 //
-// Model requests are logged with the rule "provider" and the provider's URL. API
-// requests are logged with the rule "api".
+// Model requests that are forwarded are logged with the rule "provider" and the
+// provider's URL. API requests are logged with the rule "api".
 //
 // # Connections
 //
@@ -63,16 +67,17 @@
 // TLS is tunnelled after its ClientHello, or intercepted if a brokered secret or
 // network.inspect requires it. HTTP/1 is forwarded request by request. Any other
 // protocol is tunnelled. In restricted mode, a connection that was opened by name
-// must stay with this name: its TLS server name must be allowed; an encrypted
-// ClientHello, cleartext HTTP/2, and an opening that cannot be parsed completely
-// are refused.
+// can reach only allowed hosts: its TLS server name must be allowed; an encrypted
+// ClientHello that is not intercepted, cleartext HTTP/2, and an opening that cannot be
+// parsed completely are refused. Connections to host.stint.internal are exempt.
 //
 // # The log
 //
-// Every refusal, failed lookup, HTTP request, and tunnelled connection has a
-// log.Entry, which is written when it ends. A connection or request that lasts longer
-// than half a second has two entries with the same Connection number: one with Open
-// set, and one with the outcome. For a forwarded request, the first entry contains
-// only host and port, and the second also contains method and URL. Refusals and other
-// entries have separate limits; see log.Buffer and Config.LogEntries.
+// Every refusal, failed lookup, failed connection, HTTP request, and tunnelled connection
+// has a log.Entry, which is written when the operation ends. A connection or request that
+// lasts longer than half a second has two entries with the same Connection number: one
+// with Open set, and one with the outcome. If a connection has its first request only
+// after half a second, the entry with Open set contains only host and port, and each
+// request has entries of its own. Refusals and other entries have separate limits; see
+// log.Buffer and Config.LogEntries.
 package egress

@@ -62,8 +62,8 @@ func (c *connection) serveExplicitProxy(ctx context.Context) {
 	}
 }
 
-// serveConnect serves a CONNECT request. If it refuses the request, it does not
-// interpret the bytes after it.
+// serveConnect serves a CONNECT request. If serveConnect refuses the request, it does not
+// interpret the bytes after the request.
 func (c *connection) serveConnect(ctx context.Context) {
 	_ = c.SetReadDeadline(time.Now().Add(openingLimit))
 	in := bufio.NewReader(io.LimitReader(c, maxConnect))
@@ -104,8 +104,9 @@ func connectTarget(r *http.Request) (policy.Destination, error) {
 	return d, nil
 }
 
-// connect serves a CONNECT request to d. It dials d before it answers, so that the
-// client receives the error of the dial.
+// connect serves a CONNECT request to d. If d is a server, connect dials d before it
+// answers, so that the client receives the error of the dial. DNS and internal names are
+// not dialed.
 func (c *connection) connect(ctx context.Context, d policy.Destination) {
 	u := c.uplink
 	var refused *policy.Refusal
@@ -161,8 +162,8 @@ func (c *connection) refuseConnect(status int, r *policy.Refusal) {
 }
 
 // respond writes the last HTTP response and closes the connection. Before closing, it
-// reads for up to lingerTime. Otherwise the client could receive a reset before it has
-// read the response.
+// reads at most lingerBytes bytes for up to lingerTime. Otherwise the client could receive
+// a reset before it has read the response.
 func (c *connection) respond(status int, message string) {
 	_ = c.SetDeadline(time.Now().Add(lingerTime))
 	_, err := fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",

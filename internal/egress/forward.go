@@ -12,7 +12,7 @@ import (
 )
 
 // forward passes the connection to the HTTP proxy, which dials the host of each request.
-// Each request is logged. The connection itself is logged only if it has no requests.
+// Each request is logged. The end of the connection is logged only if it had no requests.
 func (c *connection) forward(ctx context.Context, d policy.Destination, intercepted bool) {
 	h := c.proxyHandler()
 	h.Host, h.Port = d.Host(), d.Port
@@ -74,9 +74,9 @@ func (c *connection) dialForwarded(ctx context.Context, host string, port uint16
 }
 
 // servesName reports whether a request for a name is sent to the address that the client
-// connected to. This is so if the client connected to an address that a rule allows:
-// then all names that are served at the address may be reached. Otherwise the policy
-// decides by name.
+// connected to. This is so if a rule allows the address, and the request is for the same
+// port and not for stint.HostAlias: then all names that are served at the address may be
+// reached. Otherwise the policy decides by name.
 func (c *connection) servesName(requested policy.Destination) bool {
 	if c.dest.Name != "" || requested.Name == "" || requested.Name == stint.HostAlias || requested.Port != c.dest.Port {
 		return false

@@ -34,8 +34,9 @@ type Config struct {
 	Deny []netip.Prefix
 	// DenyHost disables host.stint.internal and other routes to the worker.
 	DenyHost bool
-	// Addresses returns the worker's own addresses, to which the same rules apply
-	// as to its loopback. The default is net.InterfaceAddrs.
+	// Addresses returns the worker's own addresses. A run may reach such an address
+	// only if a rule contains exactly this address and a port, and DenyHost is false.
+	// The default is net.InterfaceAddrs.
 	Addresses func() ([]net.Addr, error)
 	// Authority issues the certificates of intercepted TLS connections. If it is
 	// nil, no connection is intercepted.
@@ -51,8 +52,8 @@ type Config struct {
 	// Bandwidth, in bytes per second, limits each run in each direction; 0 is
 	// unlimited.
 	Bandwidth int64
-	// IdleTimeout is the time without transferred bytes after which a connection is
-	// closed. The default is one hour.
+	// IdleTimeout is the time without transferred bytes after which a tunnelled
+	// connection or the response of a model is ended. The default is one hour.
 	IdleTimeout time.Duration
 	// API serves requests of sandboxes to stint.APIAlias. If API is nil, this name
 	// does not exist in sandboxes.

@@ -75,8 +75,8 @@ func (c *connection) interruptOpening() {
 	}
 }
 
-// readMore reads more bytes of the client's opening until the deadline. If the server
-// sent bytes first or cannot be reached, one call returns errServerFirst.
+// readMore reads more bytes of the client's opening until the deadline. If serverFirst is
+// set, one call returns errServerFirst.
 func (c *connection) readMore(deadline time.Time) error {
 	c.mu.Lock()
 	if c.serverFirst && !c.reported {

@@ -44,8 +44,9 @@ func (o opening) protocol() string {
 }
 
 // classify returns the opening for b, the client's first bytes. If more bytes are
-// needed, it returns errIncomplete. If another parser could read b as TLS or HTTP, but
-// this package cannot, the kind is kindUnreadable.
+// needed, it returns errIncomplete, and the opening that applies if no more bytes arrive.
+// If another parser could read b as TLS or HTTP, but this package cannot, the kind is
+// kindUnreadable.
 func classify(b []byte) (opening, error) {
 	if len(b) == 0 {
 		return opening{}, errIncomplete
@@ -84,8 +85,9 @@ func classifyLine(b []byte) (opening, error) {
 	return opening{kind: kindTCP}, nil
 }
 
-// readOpening reads the client's first bytes until they are unambiguous, the client
-// pauses or ends, or the server sends bytes first. The bytes remain in prefix.
+// readOpening reads the client's first bytes until they are unambiguous or reach
+// maxOpening, the client pauses or ends, a time limit expires, or the server sends bytes
+// first. The bytes remain in prefix.
 func (c *connection) readOpening() opening {
 	defer c.finishOpening()
 	silence := c.uplink.gateway.config.IdleTimeout

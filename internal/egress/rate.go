@@ -26,8 +26,8 @@ func newRateLimit(rate int64) *rateLimit {
 	return &rateLimit{rate: rate}
 }
 
-// limit returns the beginning of b that may be transferred at once: at most 32 KiB, and at
-// most the bytes of 100 ms.
+// limit returns the beginning of b that may be transferred at once: at most 32 KiB and at
+// most the bytes of 100 ms, but at least one byte. Without a limit, it returns b.
 func (l *rateLimit) limit(b []byte) []byte {
 	if l == nil {
 		return b

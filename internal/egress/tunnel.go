@@ -39,8 +39,8 @@ type direction struct {
 }
 
 // tunnel copies bytes in both directions. It returns when both sides have closed their
-// sending direction, when a direction fails, or when no bytes were transferred for the
-// idle time-out.
+// sending direction, when a direction fails, when no bytes were transferred for the
+// idle time-out, or when the uplink ends.
 func (c *connection) tunnel(r *serverConn) {
 	c.logServerConn(r)
 	u := c.uplink
@@ -108,7 +108,7 @@ func (t *tunnel) copy(d *direction, first []byte) error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case time.Since(began) >= idle || time.Since(time.Unix(0, t.lastByte.Load())) >= idle:
-			return errIdle // time.Since(began) >= idle means that a write blocked
+			return errIdle // if idle exceeds tunnelTick, time.Since(began) >= idle means that a write blocked
 		}
 	}
 }

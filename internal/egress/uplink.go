@@ -43,9 +43,10 @@ type Model struct {
 	Type    string // anthropic, openai-responses or openai-chat
 	BaseURL string // base URL of the API, without a final slash
 	Key     string // API key that is inserted into requests; may be empty
-	// Count receives the tokens of each call. answered is the model named in the
-	// response, asked the model named in the request; each may be empty. Count is
-	// called concurrently. For an interrupted call, t is the usage known by then.
+	// Count receives the tokens of each successful call. answered is the model named in
+	// the response, asked the model named in the request; each may be empty. Count is
+	// called concurrently. For an interrupted call, t is the usage known by then, with at
+	// least the estimated output tokens.
 	Count func(answered, asked string, t stint.Tokens)
 	// Heard is called when a call begins and while its response arrives.
 	Heard func()
@@ -68,7 +69,7 @@ type Uplink struct {
 
 	life  context.Context //nolint:containedctx // ends with Close
 	end   context.CancelFunc
-	slots chan struct{} // one per connection
+	slots chan struct{} // contains one value per open connection
 	count atomic.Int64  // number of connections so far
 
 	sent, received atomic.Int64

@@ -35,8 +35,8 @@ func NewNames() *Names {
 }
 
 // Addr returns the address of name. On first use it assigns an address; if 8,192 names
-// have an address already, it removes the least recently used name. If all addresses of
-// the range have been assigned, ok is false.
+// have an address already, it removes the least recently used name. The first and the last
+// address of the range are not assigned. If all others have been assigned, ok is false.
 func (n *Names) Addr(name string) (addr netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -70,7 +70,8 @@ func (s *Server) ServePackets(ctx context.Context, c net.PacketConn) {
 }
 
 // ServeConn answers at most 1,000 queries of a TCP connection, one after the other. It
-// returns if the next query does not arrive within 10 s.
+// returns earlier if a message is not a query, or if reading a query and writing its
+// response take longer than 10 s.
 func (s *Server) ServeConn(ctx context.Context, c net.Conn) {
 	var size [2]byte
 	for range streamQueries {

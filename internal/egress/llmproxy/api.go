@@ -55,7 +55,8 @@ func (a API) serve(w http.ResponseWriter, r *http.Request) (complete bool) {
 }
 
 // authenticated returns a copy of the request with the run's token instead of the
-// client's credentials, and without headers that belong to the connection or to proxies.
+// client's credentials. It omits hop-by-hop headers, headers of proxies, and the headers
+// in dropped except Content-Length.
 func (a API) authenticated(r *http.Request) *http.Request {
 	out := r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, aliasAddr(stint.APIAlias)))
 	out.Header = make(http.Header, len(r.Header))

@@ -93,8 +93,8 @@ func (c *modelCall) respond(ctx context.Context, w http.ResponseWriter, r *http.
 		to = redactor
 	}
 	counted := c.counted && res.StatusCode/100 == 2
-	// Without a Content-Length, the client cannot detect the end of the response
-	// before its tokens are counted.
+	// Without a Content-Length, the client cannot detect the end of a counted response
+	// before its tokens are counted. Redaction can change the length of a response.
 	c.copyHeader(w.Header(), res.Header, counted || to != io.Writer(w))
 	if h := w.Header(); (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) && h.Get(shouldRetry) == "" {
 		h.Set(shouldRetry, "false") // another attempt would send the same key
@@ -136,8 +136,9 @@ func (c *modelCall) count(m *usageMeter, interrupted bool) {
 	c.p.c.Count(m.model, c.body.model, t)
 }
 
-// copyHeader copies the headers of the provider's response for the client. It replaces
-// the key in their values.
+// copyHeader copies the headers of the provider's response for the client and replaces
+// the key in their values. It omits hop-by-hop headers, cookies, and, if dropLength is
+// set, Content-Length.
 func (c *modelCall) copyHeader(to, from http.Header, dropLength bool) {
 	for name, values := range from {
 		if proxy.IsHopByHop(name, from["Connection"]) || name == "Set-Cookie" || dropLength && name == "Content-Length" {

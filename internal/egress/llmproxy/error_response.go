@@ -23,7 +23,7 @@ type errorResponse struct {
 	status  int
 	kind    string // type of the error in the providers' APIs
 	message string
-	rule    string // rule that refused the request; empty for the route's rule
+	rule    string // rule that refused the request; empty for RuleProvider
 	retry   bool   // another attempt may succeed
 }
 
@@ -110,7 +110,7 @@ func (p *Proxy) errorBody(f *errorResponse) any {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		b = nil // only strings are marshalled here
+		b = nil // cannot happen, because all values can be marshalled
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

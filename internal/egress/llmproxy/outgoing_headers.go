@@ -9,8 +9,9 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// dropped contains the headers that are not forwarded: credentials, cookies,
-// information about other proxies, and headers that the transport sets.
+// dropped contains headers that are not forwarded: credentials, cookies, information
+// about other proxies, and headers that concern only the client's connection to this
+// proxy.
 var dropped = map[string]bool{
 	"X-Api-Key": true, "Api-Key": true, "Authorization": true, "Cookie": true, "Forwarded": true, "Via": true, "X-Real-Ip": true,
 	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Expect": true,
@@ -25,7 +26,7 @@ func (p *Proxy) outgoingHeaders(in http.Header) http.Header {
 			out[name] = values
 		}
 	}
-	out.Set("Accept-Encoding", "identity") // the usage and the key can be found only in an uncompressed response
+	out.Set("Accept-Encoding", "identity") // the key can be replaced only in an uncompressed response
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = []string{""} // keeps the transport from adding one
 	}

@@ -39,10 +39,10 @@ type Config struct {
 	Roots *x509.CertPool // trusted roots for the provider's certificate; nil means the system's roots
 	Idle  time.Duration  // time without bytes after which a response is ended
 	Now   func() time.Time
-	// Count receives the tokens of a call, the model in its response, and the model in
-	// its request. Either model may be empty. Count may be nil.
+	// Count receives the tokens of a successful call, the model in its response, and the
+	// model in its request. Either model may be empty. Count may be nil.
 	Count func(answered, asked string, t stint.Tokens)
-	Heard func() // is called when bytes are transferred, at most once a second in a call; may be nil
+	Heard func() // is called when a call begins and when bytes of its response arrive, at most once a second in a call; may be nil
 }
 
 // Proxy forwards a run's requests to its model. It is safe for concurrent use.
@@ -103,8 +103,9 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Handler returns the handler of a request to the model. Handler sets the rule and the
-// destination of x, and the returned function sets the error of x.
+// Handler returns the handler of a request to the model. Handler sets the rule of x and,
+// if the request is forwarded, the URL and the destination of x. The returned function
+// sets the error of x.
 func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleProvider
 	c := &modelCall{p: p, x: x}

@@ -23,8 +23,8 @@ var (
 	errMemory     = errors.New("too many large requests")
 )
 
-// bodyError is an error while reading the client's request. Other errors of a call come
-// from the provider.
+// bodyError is an error while reading the client's request, as opposed to an error of the
+// provider.
 type bodyError struct{ error }
 
 // requestBody is the body of a request in memory, with the model in the body.
@@ -71,10 +71,11 @@ func readBody(r *http.Request, buffered *atomic.Int64, checkBackground bool) (b 
 	}
 }
 
-// parse sets the model. If checkBackground is set, it returns an error if the body is not
-// JSON, or if it has a member "background" that is neither false nor null. JSON parsers
-// differ in their treatment of upper case and of repeated members. Therefore parse checks
-// each such member, in any case.
+// parse sets the model. If checkBackground is set and the body is not empty, it returns
+// an error if the body is not a JSON object, or if it has a member "background" that is
+// neither false nor null. JSON parsers differ in their treatment of upper case and of
+// repeated members. Therefore parse ignores the case of the name and checks each such
+// member.
 func (b *requestBody) parse(checkBackground bool) error {
 	if len(b.data) == 0 {
 		return nil

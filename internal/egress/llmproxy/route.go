@@ -90,7 +90,7 @@ func (p *Proxy) upstreamURL(r *http.Request) *url.URL {
 	return &u
 }
 
-// unescaped returns the decoded form of a path, which is valid because it was parsed
+// unescaped returns the decoded form of the path p. p is valid, because it was parsed
 // before.
 func unescaped(p string) string {
 	s, err := url.PathUnescape(p)

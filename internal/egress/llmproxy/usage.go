@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxLine     = 8 << 20  // bytes of an event; longer ones are not parsed
-	maxResponse = 16 << 20 // bytes of a JSON response; longer ones are not parsed
+	maxLine     = 8 << 20  // bytes of a line of an event; longer lines are not parsed
+	maxResponse = 16 << 20 // bytes of a JSON response; longer responses are not parsed
 	// maxDecompressed bounds the work for a compressed response, in bytes. Text
 	// after it is not counted.
 	maxDecompressed = 128 << 20
@@ -29,7 +29,7 @@ type usageMeter struct {
 	limit    int
 	buf      []byte // the current line, or the response
 	overflow bool   // the line or the response is longer than limit
-	bytes    int64  // of the response
+	bytes    int64  // length of the response so far
 	model    string
 	tokens   stint.Tokens // largest counts so far, because later events repeat or increase them
 	text     int64        // bytes of the text that the model generated
@@ -134,7 +134,7 @@ func first(v map[string]any, names ...string) any {
 	return nil
 }
 
-// count returns v as a number of tokens, or 0 if v is not a valid number.
+// count returns v as a number of tokens, or 0 if v is not an integer from 0 to maxTokens.
 func count(v any) int64 {
 	number, _ := v.(json.Number)
 	n, err := strconv.ParseUint(number.String(), 10, 63)
@@ -211,7 +211,7 @@ type gunzip struct {
 	compressed bytes.Buffer
 }
 
-// Write never fails. If the response is longer than maxResponse, the rest is ignored.
+// Write never fails. After more than maxResponse bytes, it ignores further calls.
 func (g *gunzip) Write(p []byte) (int, error) {
 	if g.compressed.Len() <= maxResponse {
 		g.compressed.Write(p)

@@ -9,9 +9,9 @@ import (
 // Limits of a run's log. They apply to refusals and, separately, to all other entries.
 // The limit of the total number is an argument of NewBuffer.
 const (
-	entryRate  = 200  // sustained number of entries per second
-	entryBurst = 1000 // number of entries that may be written at once
-	entryQueue = 2*entryBurst + 64
+	entryRate  = 200               // sustained number of entries per second
+	entryBurst = 1000              // number of entries that may be written at once
+	entryQueue = 2*entryBurst + 64 // number of entries of both kinds that wait for delivery
 )
 
 // Buffer delivers entries one at a time and in order. Write never blocks: entries
@@ -31,9 +31,9 @@ type Buffer struct {
 	other  entryLimit
 }
 
-// NewBuffer returns a buffer that accepts at most limit entries: a quarter of them are
-// refusals, and the rest all other entries. It calls deliver from one goroutine until
-// Close.
+// NewBuffer returns a buffer that accepts at most limit entries. A quarter of them, rounded
+// up, is reserved for refusals, and the rest for all other entries. The buffer calls
+// deliver from one goroutine until Close.
 func NewBuffer(now func() time.Time, limit int, deliver func(Entry)) *Buffer {
 	denied := (limit + 3) / 4
 	b := &Buffer{
@@ -106,7 +106,7 @@ func (b *Buffer) run() {
 }
 
 // reportSuppressed delivers an entry with the number of suppressed entries of each
-// kind. If the limit of a kind is exhausted, it delivers only two more such entries: at
+// kind. If the limit of a kind is exhausted, it delivers at most two more such entries: at
 // its next call, and when the buffer is closed (end is true).
 func (b *Buffer) reportSuppressed(end bool) {
 	b.mu.Lock()

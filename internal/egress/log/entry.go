@@ -14,11 +14,11 @@ const (
 // Entry is one network operation of a sandbox. Unknown fields are empty.
 type Entry struct {
 	Time          time.Time // beginning of the operation
-	Connection    int64     // number of the connection within the run, from 1; 0 for datagrams
+	Connection    int64     // number of the connection within the run, from 1; 0 for DNS queries and suppressed entries
 	Open          bool      // the operation is in progress; another entry reports its end
 	Action        string
-	Rule          string // reason of the decision, such as "allow *.example.com", "public", "mode none", "private address"
-	Protocol      string // dns, tcp, tls, http/1.1, h2
+	Rule          string // reason of the decision, such as "allow *.example.com", "public", "mode none", "private address"; for Suppressed, the action of the suppressed entries
+	Protocol      string // dns, tcp, tls, http/1.0, http/1.1, h2, or the protocol after an upgrade, such as websocket
 	Method, URL   string // method and URL of an HTTP request; for a DNS query, Method is the record type
 	Host          string // the requested name, or the address if no name is known
 	ServerName    string // server name of TLS, if it differs from Host
@@ -26,8 +26,8 @@ type Entry struct {
 	Port          uint16
 	Status        int // status of the HTTP response
 	Duration      time.Duration
-	RequestBytes  int64 // bytes from the sandbox
-	ResponseBytes int64 // bytes to the sandbox
+	RequestBytes  int64 // bytes from the sandbox, of the request's body or of the tunnel
+	ResponseBytes int64 // bytes to the sandbox, of the response's body or of the tunnel
 	Count         int64 // number of suppressed entries
 	Error         string
 }

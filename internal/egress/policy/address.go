@@ -4,8 +4,9 @@ import (
 	"net/netip"
 )
 
-// metadata contains the addresses of cloud services that return credentials to any
-// client on the machine. No definition can allow these addresses.
+// metadata contains the addresses at which clouds serve their machines. Some of these
+// services return credentials to any client on the machine. No definition can allow
+// these addresses.
 var metadata = addresses(
 	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // metadata service of most clouds; their DNS and license activation
 	"169.254.170.2", "169.254.170.23", // credentials of containers

@@ -8,8 +8,8 @@ import (
 
 // HostMatches reports whether one of the patterns matches host and port. A pattern is a
 // host name, an IP address, or "*.example.com" for all names below example.com but not
-// example.com itself. Each may end in ":port"; without a port it matches every port.
-// Upper case and a final dot are ignored.
+// example.com itself. Each may end in ":port"; a pattern without a port matches every
+// port. Case and a final dot are ignored.
 func HostMatches(patterns []string, host string, port uint16) bool {
 	host = CanonicalHost(host)
 	if host == "" {
@@ -46,7 +46,7 @@ func splitPattern(p string) (name string, port uint16, ok bool) {
 }
 
 // CutPort splits a text of the form host or host:port, in which an IPv6 address has
-// brackets. found reports whether the text has a port. If the text is malformed, host
+// brackets. found reports whether the text has a port. If brackets are malformed, host
 // is empty and found is true.
 func CutPort(s string) (host, port string, found bool) {
 	if strings.HasPrefix(s, "[") {

@@ -68,8 +68,8 @@ func (p *Policy) Decide(d Destination) (string, *Refusal) {
 // IsInternal reports whether name is served in this process, in every mode.
 func (p *Policy) IsInternal(name string) bool { return p.Internal[name] != "" }
 
-// IsReserved reports whether name is one of the names that are never looked up: names of
-// Stint and localhost.
+// IsReserved reports whether name is one of the names that are never looked up:
+// stint.internal, localhost, and all names below them.
 func IsReserved(name string) bool {
 	return name == "stint.internal" || strings.HasSuffix(name, ".stint.internal") || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
@@ -107,8 +107,9 @@ func (p *Policy) DecideWorker(port uint16) (string, *Refusal) {
 }
 
 // DecideAddr returns the rule that allows an address, or a refusal. a is the address of
-// d or, if d has a name, an address of this name. Port 0 stands for any port. If the rule
-// that allowed the name also allows the address, the returned rule is empty.
+// d or, if d has a name, an address of this name. Port 0 stands for any port. If d has a
+// name and a is a public address, the decision on the name applies to a, and the returned
+// rule is empty.
 func (p *Policy) DecideAddr(a netip.Addr, port uint16, d Destination) (string, *Refusal) {
 	target := effective(a)
 	b, worker := blockOf(target), p.IsWorker(target)

@@ -97,8 +97,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// checkOwnNames returns an error if the rule is for localhost or for a name that Stint
-// itself serves, except stint.HostAlias with a port. s is the text of the rule.
+// checkOwnNames returns an error if the rule is for localhost, stint.internal, or a name
+// below them, except stint.HostAlias with a port. s is the text of the rule.
 func (r Rule) checkOwnNames(s string) error {
 	switch {
 	case !r.Wildcard && r.Domain == stint.HostAlias && r.Port != 0:

@@ -153,8 +153,8 @@ func (b *broker) query(q string) (string, bool, *fault) {
 }
 
 // placeholderAt returns the secret with the placeholder at the beginning of q, and the
-// length of the placeholder in q. Each byte of the placeholder may be percent-encoded. If
-// q does not begin with a placeholder, the length is 0.
+// length of the placeholder in q. Each byte of the placeholder may be percent-encoded,
+// and a space may be +. If q does not begin with a placeholder, the length is 0.
 func (b *broker) placeholderAt(q string) (*policy.Secret, int) {
 	for i := range b.secrets {
 		if n := encodedPrefix(q, b.secrets[i].Placeholder); n > 0 {

@@ -34,9 +34,9 @@ func (h *Handler) Serve(ctx context.Context, c net.Conn) error {
 }
 
 // ServeTLS terminates TLS with a certificate for Host that a issues. It then forwards
-// requests like Serve, of HTTP/2 if the client supports it, and otherwise of HTTP/1.1. If
-// the client requests another host's certificate or does not trust a, ServeTLS returns
-// an error and records no Exchange.
+// requests like Serve. If the client supports HTTP/2, the connection uses HTTP/2. If the
+// handshake fails, for example because the client requests another host's certificate or
+// does not trust a, ServeTLS returns an error and records no Exchange.
 func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *tlsca.Authority) error {
 	t := tls.Server(c, &tls.Config{
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -128,7 +128,7 @@ func (s *clientConn) server(l *singleListener) *http.Server {
 	protocols.SetHTTP2(true)
 	limit := maxHead
 	if _, ok := l.conn.(*strictReader); ok {
-		limit += 64 << 10 // the strictReader applies maxHead itself, so that such requests are recorded
+		limit += 64 << 10 // the strictReader applies maxHead itself, so that requests with larger heads are recorded
 		protocols.SetHTTP2(false)
 	}
 	return &http.Server{

@@ -1,7 +1,7 @@
 // Package proxy forwards the HTTP requests of a sandbox.
 //
-// A Handler serves connections of a sandbox. It supports HTTP/1.1 and HTTP/2 with
-// the client, and independently of that with the server. Bodies are streamed in both
+// A Handler serves connections of a sandbox. It supports HTTP/1 and, within TLS, HTTP/2
+// with the client, and independently of that with the server. Bodies are streamed in both
 // directions at the same time, without a size limit. Trailers, early hints, and the
 // bytes after an upgrade are forwarded as well.
 //
@@ -13,7 +13,7 @@
 // host in the request.
 //
 // If two parsers could interpret a request differently, the request is answered with
-// 400, and the connection is closed. This applies to requests with several lengths, a
+// 400, and an HTTP/1 connection is closed. This applies to requests with several lengths, a
 // length and a transfer encoding, several hosts, folded lines, line ends without CR,
 // or names and values with invalid characters.
 //
@@ -28,12 +28,12 @@
 // A redactor replaces the value by the placeholder in responses of such a host: in
 // headers, trailers, and the body, also if the value is encoded or split across
 // packets; package masking lists the encodings. The redactor does not find values of
-// less than four bytes, values in compressed bodies (a request with a secret asks for
-// an uncompressed response), values that are sent in parts (ranges, separate
-// requests) or transformed, and values in messages after an upgrade. Hosts that
-// receive a secret are trusted not to return it in such a form. A redacted body has no
-// Content-Length. If its last bytes could be the beginning of a value, they are
-// delayed.
+// less than four bytes, values of less than eight bytes in base64, values in compressed
+// bodies (a request with a secret asks for an uncompressed response), values that are
+// sent in parts (ranges, separate requests) or transformed, and values in messages after
+// an upgrade. Hosts that receive a secret are trusted not to return it in such a form. A
+// redacted body has no Content-Length. If its last bytes could be the beginning of a
+// value, they are delayed.
 //
 // # Differences from a direct connection
 //

@@ -133,7 +133,8 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
 }
 
 // hint forwards an informational (1xx) response, except 100 Continue: net/http writes
-// 100 Continue when the body is read. If a hint arrives during that read, it is dropped.
+// 100 Continue when the body is read. A response that arrives during that read is dropped,
+// and so is a response that arrives after the final response or for HTTP/1.0.
 func (x *exchange) hint(code int, header textproto.MIMEHeader) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

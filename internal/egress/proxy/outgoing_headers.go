@@ -8,8 +8,9 @@ import (
 )
 
 // outgoingHeaders returns the headers of the request to the server: the client's
-// headers without hop-by-hop headers and with secrets. inserted reports whether they
-// contain a secret. It also sets the protocol of a requested upgrade.
+// headers with secrets, but without hop-by-hop headers, Host, and Content-Length. inserted
+// reports whether they contain a secret. outgoingHeaders also sets x.upgrade, and keeps
+// the headers of a requested upgrade and "Te: trailers".
 func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *fault) {
 	in := x.r.Header
 	header = make(http.Header, len(in)+2)

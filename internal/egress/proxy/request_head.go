@@ -148,8 +148,8 @@ func decimal(s string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// chunkSize returns the size in the line before a chunk, which contains hexadecimal
-// digits and optional extensions. It returns false if the line is malformed.
+// chunkSize returns the size in the line before a chunk. The line contains hexadecimal
+// digits and optional extensions. chunkSize returns false if the line is malformed.
 func chunkSize(line []byte) (int64, bool) {
 	digits, extensions, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimRight(digits, " \t")

@@ -25,14 +25,15 @@ type fault struct {
 	rule    string
 	message string
 	method  string // method of a request that was not parsed completely
-	request int    // number of the request on the connection, from 1
+	request int    // number of the request on the connection, from 1; 0 if a strictReader did not refuse it
 }
 
 // strictReader is an HTTP/1 connection of a client. It parses the framing of requests
 // before net/http does, and more strictly, so that net/http receives only requests with
-// one possible interpretation. If a request is refused, net/http receives an empty
-// request and then the end of the connection, and the field fault contains the reason
-// and the number of the request.
+// one possible interpretation. If the head of a request is refused, net/http receives an
+// empty request and then the end of the connection. If a chunked body is refused, Read
+// returns errChunk. In both cases the field fault contains the reason and the number of
+// the request.
 //
 // Read must be called by one goroutine at a time. After an error of the connection, such
 // as an exceeded deadline, the next call of Read continues.
@@ -272,8 +273,8 @@ func (r *strictReader) CloseWrite() error {
 }
 
 // Close closes the connection. After a refused request, the client may still be sending.
-// Close then reads these bytes for up to lingerTime, because otherwise the client's
-// system could discard the response.
+// Close then reads at most lingerSize bytes for up to lingerTime, because otherwise the
+// client's system could discard the response.
 func (r *strictReader) Close() error {
 	if r.fault.Load() != nil && r.CloseWrite() == nil {
 		_ = r.SetReadDeadline(time.Now().Add(lingerTime))

@@ -70,8 +70,8 @@ func (a *Authority) PEM() []byte { return slices.Clone(a.pem) }
 // subjectPrefix is the beginning of the common name of each authority of Stint.
 const subjectPrefix = "Stint installation CA"
 
-// generate returns the certificate and key of a new authority. It is valid from one hour
-// before now.
+// generate returns the certificate and key of a new authority. The certificate is valid
+// from one hour before now until 3,650 days after now.
 func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
