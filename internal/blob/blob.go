@@ -46,7 +46,8 @@ type Store interface {
 	// does not change the object.
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
 	// Get returns a reader of n bytes from offset; n < 0 reads to the end. The
-	// reader returns fewer bytes only if the object ends. The caller closes it.
+	// reader returns fewer bytes only if the object ends. The caller closes it. If
+	// there is no object, Get returns ErrNotFound. A negative offset is an error.
 	Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error)
 	// Stat returns the object's size, or ErrNotFound. If the damage of an object
 	// is visible without reading it, Stat returns ErrDamaged and the stored size.

@@ -43,7 +43,7 @@ type Dispatcher interface {
 	// ended the run. Owns reports whether the worker still owns the run. cancel ends
 	// the watch.
 	WatchStop(runID string) (wake <-chan struct{}, cancel func())
-	// Owns reports whether the run is still running in the epoch of the position.
+	// Owns reports whether the run is still running in the epoch at.Epoch.
 	Owns(ctx context.Context, at store.Position) (bool, error)
 	// Drain removes the worker. Its remaining runs are queued again or end with the
 	// reason worker_lost.

@@ -83,7 +83,7 @@ func (l *Local) WatchStop(runID string) (<-chan struct{}, func()) {
 	return l.c.Bus.Subscribe(notify.TopicStop(runID))
 }
 
-// Owns reports whether the run is still running in the epoch of the position.
+// Owns reports whether the run is still running in the epoch at.Epoch.
 func (l *Local) Owns(ctx context.Context, at store.Position) (bool, error) {
 	status, epoch, err := l.c.Store.RunState(ctx, at.RunID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -7,7 +7,7 @@ import (
 )
 
 // FileSets stores artifacts and volumes (both are file sets) and their
-// versions.
+// versions. The head of a file set is its current version.
 type FileSets interface {
 	CreateFileSet(ctx context.Context, t FileSet) error // ErrExists if the name is in use
 	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)

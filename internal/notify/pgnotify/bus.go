@@ -37,7 +37,7 @@ type Bus struct {
 // New connects to the database and listens. The bus receives everything that is
 // published after New returns. ctx applies only to connecting. connString is a URL
 // or a list of keywords and values. It must not refer to a transaction pooler,
-// because LISTEN needs a session.
+// because LISTEN needs a database session.
 func New(ctx context.Context, connString string, logger *slog.Logger) (*Bus, error) {
 	config, err := pgx.ParseConfig(connString)
 	if err != nil {

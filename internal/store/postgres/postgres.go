@@ -45,7 +45,7 @@ type Store struct {
 const (
 	defaultConns = 16
 	// A server that stops responding within a transaction keeps its locks. The
-	// limits end the wait of other servers and the session of that server.
+	// limits end the wait of other servers and the database session of that server.
 	lockTimeout = 5 * time.Second
 	idleTimeout = 30 * time.Second
 )

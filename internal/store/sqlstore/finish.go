@@ -84,7 +84,7 @@ func encode(v any) json.RawMessage {
 	return data
 }
 
-// Finish ends a run that the position owns.
+// Finish ends the run at.RunID if at owns it.
 func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error) {
 	for name, v := range map[string]json.RawMessage{"usage": o.Usage, "result": o.Result} {
 		if v != nil && !json.Valid(v) {

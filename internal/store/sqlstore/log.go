@@ -13,8 +13,8 @@ import (
 )
 
 // LogSources returns events and log entries beyond a position. One statement reads the
-// heads of both sequences, and rows up to the heads never change. Therefore the two
-// sequences are consistent although they are read one after the other.
+// last number of both sequences, and rows up to these numbers never change. Therefore
+// the two sequences are consistent although they are read one after the other.
 func (s *Store) LogSources(ctx context.Context, run string, from store.LogPosition, desc bool, limit int) (store.LogSources, error) {
 	var out store.LogSources
 	heads, err := s.heads(ctx, run)

@@ -36,7 +36,7 @@ type Engine struct {
 // Dialect holds the expressions and clauses in which the engines differ.
 type Dialect struct {
 	Now      string // an expression for the database's clock, in microseconds since 1970
-	Position string // the name of a function of two texts: the position of the second in the first, or 0
+	Position string // the name of a function of two texts: the index, from 1, of the second in the first, or 0
 	// Lock and Share are appended to a select from a table with the alias l. Lock
 	// locks the rows exclusively, so that the transaction can change them. Share
 	// prevents changes by other transactions. Both are empty if the engine has
