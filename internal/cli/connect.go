@@ -21,9 +21,10 @@ type account struct {
 	fromEnv bool // the token comes from STINT_TOKEN
 }
 
-// account returns the server and its token, from the flag, the environment, or the
-// stored credentials, in this order. The stored token is used only for the server
-// that it is stored with.
+// account returns the server and its token. The server is that of the flag --url,
+// STINT_URL, the stored credentials, or defaultURL, in this order. The token is
+// that of STINT_TOKEN or the stored one. The stored token is used only for the
+// server that it is stored with.
 func (a *app) account() (account, error) {
 	stored, err := a.readCredentials()
 	if err != nil {

@@ -21,7 +21,7 @@ const definitionFile = "stint.yaml"
 
 // readDefinition reads an agent's definition from a YAML file. If path is a
 // directory, it reads the file stint.yaml in it. The keys are not validated here,
-// because the server does so.
+// because the server validates them.
 func readDefinition(path string) (map[string]any, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, definitionFile)
@@ -40,8 +40,9 @@ func readDefinition(path string) (map[string]any, error) {
 	return definition, readInstructions(filepath.Dir(path), definition)
 }
 
-// parseDefinition parses YAML, which includes JSON. It refuses duplicate keys,
-// and aliases, because aliases can expand a small file without limit.
+// parseDefinition parses YAML, which includes JSON. It refuses duplicate keys. It
+// also refuses anchors and aliases, because aliases can expand a small file without
+// limit.
 func parseDefinition(content []byte) (map[string]any, error) {
 	if len(content) > stint.MaxDefinitionBytes {
 		return nil, fmt.Errorf("a definition may have %d bytes at most", stint.MaxDefinitionBytes)

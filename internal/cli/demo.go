@@ -159,7 +159,8 @@ func (d *demo) print(format string, args ...any) {
 }
 
 // env returns the environment of a command: the user's environment without variables
-// of Stint, and with temporary directories for configuration, cache, and data.
+// of Stint, and with temporary directories for configuration, cache, and data, the
+// address of the demo's server, and the model's key.
 func (d *demo) env() Env {
 	env := d.a.Env
 	own := map[string]string{

@@ -95,9 +95,10 @@ func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 	return nil
 }
 
-// configure changes the definition in a file so that it uses the model. If the model
-// is on this machine, the definition gets the host name that stands for the worker's
-// loopback interface inside sandboxes.
+// configure changes the definition in a file so that it uses the model. If the host
+// of the model is not in demoProviders, the definition permits traffic to this host
+// only. If the model is on this machine, the definition gets the host name that
+// stands for the worker's loopback interface inside sandboxes.
 func (m *demoModel) configure(file string) error {
 	definition, err := readDefinition(file)
 	if err != nil {

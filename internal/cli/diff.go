@@ -76,8 +76,8 @@ func (d *comparison) change(ctx context.Context, c stint.FileChange, text bool) 
 	return err
 }
 
-// hasLines reports whether a change has a diff of lines. Renamed files and folders do
-// not.
+// hasLines reports whether a change has a diff of lines. Renamed files, folders, and
+// changes of only the mode do not.
 func hasLines(c stint.FileChange) bool {
 	switch {
 	case c.Change == stint.FileRenamed, c.From != nil && c.From.Kind == "dir", c.To != nil && c.To.Kind == "dir":
@@ -144,8 +144,8 @@ func (d *comparison) file(ctx context.Context, path string) error {
 	return nil
 }
 
-// showLines prints a unified diff on a terminal. It replaces control characters by
-// spaces.
+// showLines prints a unified diff on a terminal. It replaces control characters
+// except tabs by spaces.
 func (a *app) showLines(in io.Reader) error {
 	for r := bufio.NewReader(in); ; {
 		line, err := r.ReadString('\n')

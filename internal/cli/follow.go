@@ -69,8 +69,9 @@ func (a *app) finishFollowing(ctx context.Context, c *client.Client, id, pull st
 	return end
 }
 
-// A cancelled run is read at most checkpointTries times, every checkpointEvery, until
-// its checkpoint appears. This takes 5 s, or longer if the server is slow.
+// A cancelled run is read at most checkpointTries times, every checkpointEvery,
+// until its checkpoint appears. This takes up to 5 s, or longer if the server is
+// slow.
 const (
 	checkpointTries = 50
 	checkpointEvery = 100 * time.Millisecond
@@ -163,7 +164,7 @@ func (a *app) printEvents(ctx context.Context, c *client.Client, id string, afte
 type printer struct {
 	a     *app
 	run   string
-	quiet bool // print only the output
+	quiet bool // do not print status changes
 	open  bool // the last output on a terminal has no line end
 	last  *stint.Item
 }
@@ -229,7 +230,7 @@ func continuesLine(before, now *stint.Item) bool {
 }
 
 // styledText returns the text of an output. On a terminal, reasoning and tools are
-// dimmed.
+// dimmed, and notices are yellow.
 func (p *printer) styledText(fd int, d *stint.OutputData) string {
 	text := strings.TrimSuffix(d.Content, "\n")
 	if d.Item == nil || text == "" {
@@ -267,7 +268,8 @@ func (p *printer) endLine() {
 	}
 }
 
-// summary prints on standard error how a run ended and what it produced.
+// summary prints on standard error how a run ended and what it produced, unless
+// --json is set.
 func (a *app) summary(run *stint.Run) {
 	if a.json {
 		return
@@ -285,7 +287,8 @@ func (a *app) summary(run *stint.Run) {
 	}
 }
 
-// statusDetails returns the status reason, the exit code, and the duration of a run.
+// statusDetails returns the status reason (except stint.ReasonExitCode), the exit
+// code, and the duration of a run, as far as they are known.
 func statusDetails(run *stint.Run) string {
 	var why []string
 	if run.StatusReason != nil && *run.StatusReason != "" && *run.StatusReason != stint.ReasonExitCode {

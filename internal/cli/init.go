@@ -68,8 +68,9 @@ func writeStarter(path, name string, force bool) error {
 	return errors.Join(err, out.Close())
 }
 
-// nameFrom converts text to a valid name of lower-case letters, digits, and hyphens.
-// If the text contains no letters or digits, nameFrom returns "agent".
+// nameFrom converts text to a valid name of at most 64 lower-case ASCII letters,
+// digits, and hyphens. If the text contains no ASCII letters or digits, nameFrom
+// returns "agent".
 func nameFrom(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {

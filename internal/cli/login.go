@@ -21,8 +21,8 @@ type loginRequest struct {
 	ExpiresInDays int    `json:"expiresInDays"`
 }
 
-// complete fills empty fields with defaults: the user's name on this machine,
-// and the default organisation.
+// complete fills empty fields with defaults: the user's name on this machine, the
+// default organisation, the name "login", and stint.DefaultTokenDays.
 func (r loginRequest) complete(getenv func(string) string) loginRequest {
 	r.User = cmp.Or(r.User, getenv("USER"), getenv("LOGNAME"), "owner")
 	r.Org = cmp.Or(r.Org, "default")

@@ -230,7 +230,8 @@ func (a *app) do(f action) func(*cobra.Command, []string) error {
 	}
 }
 
-// untilInterrupted calls f with a context that ends when the user interrupts.
+// untilInterrupted calls f with a context that ends when the user interrupts. If f
+// then fails, the error is errInterrupted.
 func (a *app) untilInterrupted(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})

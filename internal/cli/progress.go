@@ -19,7 +19,8 @@ type statusLine struct {
 func (a *app) statusLine() *statusLine { return &statusLine{a: a, shown: a.Now()} }
 
 // show prints a text as the status line. It does nothing if the previous update was
-// less than redraw ago, if standard error is not a terminal, or if --json is set.
+// less than redraw ago, if styled returns false for standard error, or if --json is
+// set.
 func (l *statusLine) show(now time.Time, text func() string) {
 	if l.a.json || !l.a.styled(stderr) || now.Sub(l.shown) < redraw {
 		return
@@ -67,8 +68,8 @@ func (p *progress) Done(bytes int64) {
 	p.status.show(now, func() string { return p.line(now.Sub(p.began)) })
 }
 
-// line returns the text of the status line: the progress after the elapsed time, the
-// rate, and the remaining time.
+// line returns the text of the status line: the progress, the mean rate during
+// elapsed, and the remaining time if it is a second or longer.
 func (p *progress) line(elapsed time.Duration) string {
 	rate := float64(p.moved) / max(elapsed.Seconds(), 0.001)
 	line := fmt.Sprintf("%s %s of %s (%d%%), %s/s", p.verb, bytesText(p.moved), bytesText(p.total),

@@ -64,7 +64,7 @@ type pullResult struct {
 	Size    int64          `json:"size"`
 	Version string         `json:"version"`
 	Written transfer.Count `json:"written"`
-	Fetched int64          `json:"fetched"` // bytes of files that were downloaded
+	Fetched int64          `json:"fetched"` // bytes of content that were downloaded
 	Deleted int64          `json:"deleted"` // entries
 }
 

@@ -104,8 +104,9 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 	return t.printPushed(tree, pushResult{*done.Version, &done.Sent, tree.Name, done.Added})
 }
 
-// target returns the volume or artifact with the given name, and creates it if it does
-// not exist. In a dry run it returns a value with only the name instead.
+// target returns the volume or artifact with the given name or ID. If there is none
+// with the name, target creates it, or in a dry run returns a FileSet with only the
+// name.
 func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (*stint.FileSet, error) {
 	tree, err := trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
@@ -120,8 +121,9 @@ func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name
 	return trees.Create(ctx, name)
 }
 
-// expected returns the ID of the version in --if-match, which may be a number. The
-// server compares only IDs. In a dry run expected returns the number unchanged.
+// expected returns the ID of the version in --if-match, which may be a number, or ""
+// without this flag. The server compares only IDs. In a dry run, expected returns a
+// number unchanged.
 func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)
 	if form == "" || o.dry || strings.Contains(form, "_") {

@@ -88,7 +88,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	return c
 }
 
-// start creates a run and follows it.
+// start creates a run and follows it, or prints its ID if --detach is set.
 func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string) error {
 	var err error
 	if n.Prompt, err = a.prompt(prompt); err != nil {

@@ -147,7 +147,7 @@ func (a *app) showRun(run *stint.Run) error {
 	return nil
 }
 
-// usageText returns a run's model usage on one line.
+// usageText returns a run's model usage on one line, or "" if there is none.
 func usageText(raw json.RawMessage) string {
 	var u *stint.Usage
 	if json.Unmarshal(raw, &u) != nil || u == nil {
@@ -164,8 +164,8 @@ func usageText(raw json.RawMessage) string {
 	return out
 }
 
-// resultText returns a result as text: a string without its control characters, except
-// for newlines and tabs, and any other value as JSON.
+// resultText returns a result as text. In a string, spaces replace control characters
+// other than newlines and tabs. The text of any other value is its JSON.
 func resultText(raw json.RawMessage) string {
 	var message *string
 	switch err := json.Unmarshal(raw, &message); {
@@ -182,8 +182,8 @@ func resultText(raw json.RawMessage) string {
 	}, *message)
 }
 
-// pairsText formats a map as a sorted list of keys and values with a separator between
-// them.
+// pairsText formats a map as a sorted, comma-separated list of pairs. between is the
+// text between a key and its value.
 func pairsText(m map[string]string, between string) string {
 	words := make([]string, 0, len(m))
 	for k, v := range m {

@@ -58,9 +58,10 @@ func (f *settingFlag) String() string     { return f.text }
 func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 
-// serveUntilInterrupted runs a server. The first interrupt stops the server after it
-// has drained its runs, and the second interrupt exits at once. The next start of the
-// server cleans up the runs that were active at a second interrupt.
+// serveUntilInterrupted runs a server. After the first interrupt, the server waits
+// for its runs, at most for the duration c.Drain, and stops. The second interrupt
+// exits at once. The next start of the server cleans up the runs that were active
+// at a second interrupt.
 func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

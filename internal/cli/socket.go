@@ -16,7 +16,7 @@ import (
 // errNoSocket reports that no server answers on the socket in its data directory.
 var errNoSocket = errors.New("no server answers on the login socket")
 
-// socketLimit is the time limit of a request through the socket.
+// socketLimit is the time limit of askSocket.
 const socketLimit = 30 * time.Second
 
 // askSocket sends a request with the JSON body in through the socket, and returns the

@@ -21,7 +21,7 @@ const (
 	insideURL = "http://api.stint.internal"
 	// maxInside is the maximum size of a response to such a request, in bytes.
 	maxInside = 64 << 20
-	// maxRefusal is the number of bytes that answer keeps of an error text.
+	// maxRefusal is the maximum number of bytes that answer keeps of an error text.
 	maxRefusal = 1 << 10
 )
 
@@ -124,8 +124,8 @@ var (
 
 // RoundTrip calls the handler and returns its whole response, which it keeps in
 // memory. The error is errTooLarge if the response has more than maxInside bytes,
-// and errCutOff if the handler panics to abort the response. The API has logged
-// the reason of the panic.
+// and errCutOff if the handler panics. The API has logged the reason of the panic,
+// unless the request was cancelled.
 func (t *localTransport) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	defer func() {
 		if recover() != nil {

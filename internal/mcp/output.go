@@ -81,7 +81,7 @@ type outputPage struct {
 	position
 	text strings.Builder
 	room int  // number of bytes that can be added
-	more bool // the event at the position has further text
+	more bool // the event after the position has text that was left out
 }
 
 // add adds the text of an event. It reports whether the page is full, so that a

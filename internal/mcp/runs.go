@@ -151,8 +151,9 @@ func runAgent(ctx context.Context, c call, in runIn) (startedOut, error) {
 	return startedOut{run.ID, run.Status, run.SessionID}, nil
 }
 
-// waitRun waits for the end of a run with one request to the API. If the client
-// wants progress notifications, it makes a request every progressEvery seconds.
+// waitRun waits for the end of a run, at most in.TimeoutSeconds. It waits in one
+// request to the API or, if the client wants progress notifications, in requests of
+// progressEvery seconds each.
 func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	run, err := c.Runs.Get(ctx, in.ID)
 	piece := in.TimeoutSeconds
@@ -175,8 +176,9 @@ func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	return waitedOut{}, err
 }
 
-// progress sends a progress notification with the elapsed time, in seconds, and the
-// agent's last message, if the client requested notifications. It ignores errors.
+// progress sends a progress notification with the elapsed time in seconds, the run's
+// status, and the agent's last log line, if the client requested notifications. It
+// ignores errors.
 func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {

@@ -23,13 +23,13 @@ func Serve(ctx context.Context, c *client.Client, in io.ReadCloser, out io.Write
 // caller contains the client that tool calls use, and the context that cancels them.
 type caller struct {
 	client *client.Client
-	until  context.Context // of the connection
+	until  context.Context // of the connection, or of the HTTP request
 }
 
 type callerKey struct{}
 
 // newServer returns a server with all tools. The tools find the caller in the
-// context of the connection.
+// context of the connection or the HTTP request.
 func newServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: version()}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},

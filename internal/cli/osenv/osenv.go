@@ -19,8 +19,8 @@ import (
 // exitInterrupted is the exit code after interrupts that the command did not handle.
 const exitInterrupted = 130
 
-// New returns the environment of this process, without the functions that start
-// or open an installation. Call stop when the command has ended.
+// New returns the environment of this process, without the functions Serve, Probe,
+// Programs, OpenKeys, and OpenMaintenance. Call stop when the command has ended.
 func New() (env cli.Env, stop func(), err error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -42,9 +42,9 @@ func New() (env cli.Env, stop func(), err error) {
 }
 
 // watchSignals returns a channel of requests to stop, which holds one request. If a
-// signal arrives while the channel is full, the program ends. For a command that reads
-// only the first request, this is the third signal. Signals that the parent process
-// set to be ignored, as nohup does, stay ignored.
+// signal arrives while the channel is full, the program ends. For a command that
+// reads only the first request, this is the third signal. If the parent process
+// ignores SIGINT or SIGHUP, as nohup does, the signal stays ignored.
 func watchSignals() (<-chan cli.Interrupt, func()) {
 	watched := []os.Signal{syscall.SIGTERM}
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {

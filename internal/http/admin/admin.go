@@ -1,6 +1,6 @@
-// Package admin serves the operator's requests on a Unix socket in the data
-// folder: logins, key rotation, garbage collection, and checks of the storage.
-// Only the owner of the data folder and root may use it.
+// Package admin serves the operator's requests on a Unix socket in the data folder:
+// logins, keys, garbage collection, and checks of the storage. Only the owner of
+// the data folder and root may use it.
 package admin
 
 import (

@@ -20,7 +20,7 @@ type loginRequest struct {
 }
 
 // setDefaults sets missing members. The default user is the name of the operating
-// system's user with the given ID.
+// system's user with the given ID, or "uid-" and the ID if there is no name.
 func (r *loginRequest) setDefaults(uid uint32) {
 	if r.Org == "" {
 		r.Org = "default"

@@ -77,8 +77,8 @@ func (s fileSetAPI) removeVersion(r *http.Request, c auth.Caller) error {
 	return s.a.c.Artifacts.DeleteVersion(r.Context(), c, s.kind, r.PathValue("id"), r.PathValue("v"))
 }
 
-// keepVersion marks a version so that it cannot be deleted, neither by a request nor by
-// retention rules. releaseVersion removes the mark.
+// keepVersion protects a version from deletion by retention rules, and by requests to
+// delete this version. releaseVersion ends the protection.
 func (s fileSetAPI) keepVersion(r *http.Request, c auth.Caller) error {
 	return s.a.c.Artifacts.KeepVersion(r.Context(), c, s.kind, r.PathValue("id"), r.PathValue("v"), true)
 }

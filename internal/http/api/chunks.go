@@ -22,7 +22,7 @@ func requireMediaType(h http.Header, want string) error {
 	}
 }
 
-// malformedBody returns a *stint.Error if err is treewire.ErrMalformed. It returns
+// malformedBody returns a *stint.Error if err wraps treewire.ErrMalformed. It returns
 // any other error unchanged.
 func malformedBody(err error) error {
 	if errors.Is(err, treewire.ErrMalformed) {

@@ -27,7 +27,7 @@ type contentInfo struct {
 // serveContent responds with immutable content or the requested ranges of it. The
 // headers of the response make a browser save the content instead of displaying it.
 // If the content fails before anything was sent, serveContent returns the error.
-// Otherwise it aborts the connection by a panic.
+// If it fails later, serveContent aborts the connection by a panic.
 func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, s contentInfo) error {
 	h := w.Header()
 	h.Set("Content-Type", s.contentType)
@@ -53,10 +53,10 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 	return c.failed
 }
 
-// writeStream responds with the output of write, of unknown length. If write
-// fails before anything was sent, writeStream returns the error. Otherwise it aborts
-// the connection by a panic, so that the client notices that the content is
-// incomplete.
+// writeStream responds with the output of write, of unknown length. For a HEAD
+// request, it does not call write. If write fails before anything was sent,
+// writeStream returns the error. If write fails later, writeStream aborts the
+// connection by a panic, so that the client notices that the content is incomplete.
 func writeStream(w http.ResponseWriter, r *http.Request, write func(context.Context, io.Writer) error) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method == http.MethodHead {

@@ -31,7 +31,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit returns the handler and the caller of a request. It checks, in this order,
-// the token, the method, and the scope.
+// the token, the method, whether the route accepts the token of a run, and the scope.
 func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) (handler, *auth.Caller, error) {
 	route := e.methods[r.Method]
 	if route == nil && r.Method == http.MethodHead {

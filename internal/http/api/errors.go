@@ -82,7 +82,8 @@ func errorResponse(err error) *response {
 	return r
 }
 
-// fail responds with an error, and logs it if its status is 500 or more.
+// fail responds with an error. It logs an error with a status of 500 or more,
+// unless the client has cancelled the request.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		err = unavailable("The request was cancelled.")

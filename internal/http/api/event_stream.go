@@ -78,15 +78,16 @@ func (s *eventStream) follow(ctx context.Context) error {
 	}
 }
 
-// send writes and flushes frames. It returns false if the client has disconnected.
+// send writes and flushes frames. It returns false if this fails, for example because
+// the client has disconnected.
 func (s *eventStream) send(frames []byte) bool {
 	_, err := s.w.Write(frames)
 	return err == nil && s.control.Flush() == nil
 }
 
-// heartbeat returns the frame of a heartbeat. A heartbeat is not part of the journal.
-// It repeats the ID of the last event, so that a client that reconnects does not miss
-// events.
+// heartbeat returns the frame of a heartbeat. A heartbeat is not part of the
+// journal. It repeats the ID of the last event, if any, so that a client that
+// reconnects does not miss events.
 func (s *eventStream) heartbeat() []byte {
 	b := append(make([]byte, 0, 96), "event: heartbeat\ndata: {\"timestamp\":\""...)
 	b = append(b, stint.TimeOf(s.a.c.Now()).String()...)
@@ -99,7 +100,8 @@ func (s *eventStream) heartbeat() []byte {
 
 // tokenValid reports whether the token is still valid: it can expire, and another
 // process can revoke it. tokenValid checks the token at most once per
-// Config.Heartbeat; between checks it returns true.
+// Config.Heartbeat; between checks, and if a check fails for another reason, it
+// returns true.
 func (s *eventStream) tokenValid(ctx context.Context) bool {
 	now := s.a.c.Now()
 	if now.Sub(s.checked) < s.a.c.Heartbeat {

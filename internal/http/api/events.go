@@ -21,8 +21,8 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 	return nil
 }
 
-// openEvents returns an event stream that the caller must run. If the response is not
-// a stream, openEvents writes it and returns nil.
+// openEvents returns an event stream that the caller must run. If the response
+// needs no stream, openEvents writes it and returns nil.
 func (a *api) openEvents(w http.ResponseWriter, r *http.Request, c auth.Caller) (*eventStream, error) {
 	format, err := acceptedEventFormat(r.Header["Accept"])
 	if err != nil {

@@ -26,7 +26,8 @@ const (
 )
 
 // post is a POST request. If the request has an Idempotency-Key, its response is
-// stored and later requests with the same key receive the stored response.
+// stored (see responseToStore), and later requests with the same key receive the
+// stored response.
 type post struct {
 	r      *http.Request
 	caller auth.Caller
@@ -151,10 +152,10 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 	return nil
 }
 
-// fingerprint returns a digest that detects different requests with the same key. It
-// includes the user or run, because a stored response can contain a secret. If the
-// handler reads the body, the digest includes only the body's length and type, and
-// replay compares the content.
+// fingerprint returns a digest that detects different requests with the same key.
+// It includes the user and the run, because a stored response can contain a secret.
+// If the body was not read as JSON, the digest includes only its length and type;
+// if the handler reads the body, replay compares the content.
 func (a *api) fingerprint(p *post) []byte {
 	length := ""
 	if p.body == nil {
@@ -163,9 +164,11 @@ func (a *api) fingerprint(p *post) []byte {
 	return a.c.Auth.Fingerprint([]byte(p.caller.UserID), []byte(p.caller.RunID), []byte(p.r.Method), []byte(p.r.URL.Path), []byte(p.r.URL.RawQuery), []byte(length), p.body)
 }
 
-// responseToStore returns the stored form of a response. It returns nil if the handler
-// has stored the response, or if the key must be released so that the client can try
-// again: after errors of the server, rate limits, and failed uploads.
+// responseToStore returns the stored form of a response. It returns nil if the
+// handler has stored the response, or if the key must be released so that the
+// client can try again: after errors of the server, rate limits, cancelled
+// requests, incomplete bodies, and failed uploads, or if the response cannot be
+// encrypted.
 func (a *api) responseToStore(p *post, kind bodyKind, resp *response, err error) *store.Answer {
 	if err != nil {
 		if errors.Is(err, context.Canceled) || kind == streamBody {

@@ -66,7 +66,7 @@ func (a *api) requestID(r *http.Request) string {
 }
 
 // recovered logs a panic and responds with an internal error. If the response has
-// begun, it aborts the connection.
+// begun, it aborts the connection. It passes http.ErrAbortHandler on.
 func (a *api) recovered(rec *responseWriter, r *http.Request, p any) {
 	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 		panic(p)
