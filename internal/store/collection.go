@@ -67,9 +67,9 @@ type MarkedObject struct {
 // Retention is the rule by which old versions are removed: versions that are not among
 // the newest Last versions of their artifact or volume and were created before Since.
 // Heads, versions with a user's keep request, and versions that a checkpoint
-// references or a run still mounts are never removed. Versions of a deleted artifact
-// or volume are removed regardless of Last and Since, unless a checkpoint references
-// them or a run still mounts them.
+// references or a run still mounts are retained. Of a deleted artifact or volume, all
+// versions are removed, regardless of Last, Since, head, and keep requests, except those
+// that a checkpoint references or a run still mounts.
 type Retention struct {
 	Last  int        // if 0 and Since is zero, only versions of deleted artifacts and volumes are removed
 	Since stint.Time // if zero and Last is not 0, versions are removed at any age
