@@ -16,8 +16,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// FileSets manages artifacts or volumes, which are versioned folders. Parameters named
-// version are an ID, a number ("3", "v3"), or "latest".
+// FileSets manages artifacts or volumes, which are versioned folders. Parameters
+// named version are an ID, a number ("3", "v3"), or "latest". Methods that read a
+// version also accept "" for the latest.
 type FileSets struct {
 	c    *Client
 	kind stint.FileSetKind
@@ -165,8 +166,8 @@ func (t *FileSets) filePath(id, version, path string) []string {
 }
 
 // ReadFilePart returns up to length bytes of a file of a version from offset, and the
-// size of the file. If offset is beyond the end, it returns an *Error with the code
-// range_not_satisfiable.
+// size of the file. If offset is not within the file, it returns an *Error with the
+// code range_not_satisfiable; the offset 0 of an empty file is permitted.
 func (t *FileSets) ReadFilePart(ctx context.Context, id, version, path string, offset, length int64) (part []byte, size int64, err error) {
 	header := http.Header{"Accept": {"*/*"}, "Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)}}
 	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: t.filePath(id, version, path), header: header, stream: true})
@@ -203,8 +204,9 @@ func (t *FileSets) FilesPage(ctx context.Context, id, version, prefix string, o 
 	return page[stint.FileEntry](ctx, t.c, q, o, t.path(id, "versions", orLatest(version), "files")...)
 }
 
-// DiffFile opens a unified diff of one file in two versions. If the file exceeds 1 MiB,
-// it returns an *Error with the code invalid_parameter. The caller closes the diff.
+// DiffFile opens a unified diff of one file in two versions. If the path is a
+// folder or a file of more than 1 MiB, it returns an *Error with the code
+// invalid_parameter. The caller closes the diff.
 func (t *FileSets) DiffFile(ctx context.Context, id, from, to, path string) (io.ReadCloser, error) {
 	q := url.Values{"path": {path}, "format": {"unified"}}
 	set(q, "from", from)
@@ -212,8 +214,8 @@ func (t *FileSets) DiffFile(ctx context.Context, id, from, to, path string) (io.
 	return t.c.open(ctx, call{method: http.MethodGet, path: t.path(id, "diff"), query: q, header: http.Header{"Accept": {"text/x-diff"}}})
 }
 
-// Diff iterates over the changes between two versions in path order. A renamed file is
-// one change.
+// Diff iterates over the changes between two versions in path order. A renamed file
+// is one change, unless the versions differ in very many files.
 func (t *FileSets) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
 	q := url.Values{}
 	set(q, "from", from)

@@ -27,8 +27,9 @@ type Options struct {
 	// stream reconnects in a row without receiving anything; 0 means 6.
 	Attempts int
 	// Backoff is the first pause between attempts; 0 means 200 ms. Each further
-	// pause is twice as long, up to 30 times Backoff. If the server requests a
-	// pause, that one is used. If it exceeds a minute, the call fails.
+	// pause is twice as long, up to 30 times Backoff. Each pause is shortened at
+	// random, by up to a half. If the server requests a pause, that one is used. If
+	// it exceeds a minute, the call fails.
 	Backoff time.Duration
 }
 

@@ -75,7 +75,7 @@ type download struct {
 	w                   io.Writer
 	written             int64
 	sum                 hash.Hash // SHA-256 of the written bytes
-	tag                 string    // ETag of the last response, unless it is weak
+	tag                 string    // ETag of the last response without a weak ETag; may be empty
 	digest              string    // Repr-Digest of the last response with this header
 }
 

@@ -27,8 +27,8 @@ type Error struct {
 	RetryAfter time.Duration  `json:"-"`       // pause before a retry that the server requested; 0 if none
 }
 
-// Error returns the message. If the status is 500 or higher, Error adds the status and
-// the request's ID.
+// Error returns the message. If the status is 500 or higher and the request's ID is
+// known, Error adds both.
 func (e *Error) Error() string {
 	if e.Status >= 500 && e.RequestID != "" {
 		return fmt.Sprintf("%s (status %d, request %s)", e.Message, e.Status, e.RequestID)

@@ -28,9 +28,10 @@ const silenceLimit = 60 * time.Second
 // run has ended. It returns each event exactly once and in order, without heartbeats.
 // The time of an event (At) is not part of the stream.
 //
-// If the connection breaks, Events resumes the stream after the last received event. It
-// ends with an error if the server refuses the request, if ctx ends, or if
-// Options.Attempts connections in a row delivered nothing.
+// If the connection breaks, Events resumes the stream after the last received
+// event. It ends with an error if the server refuses the request or sends an
+// invalid event, if ctx ends, or if Options.Attempts connections in a row delivered
+// nothing.
 func (r *Runs) Events(ctx context.Context, id string, after int64) iter.Seq2[stint.Event, error] {
 	return func(yield func(stint.Event, error) bool) {
 		f := follower{c: r.c, run: id, after: after, yield: yield}
@@ -73,8 +74,8 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// connect opens the stream once and delivers its events. It returns nil only at the end
-// of the stream.
+// connect opens the stream once and delivers its events. It returns nil only at the
+// end of the stream, or after yield returned false.
 func (f *follower) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -155,8 +156,8 @@ func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 	return stint.Event{Seq: seq, Type: stint.EventType(raw.Type), Data: raw.Data}, nil
 }
 
-// RecordedEvents iterates over the events that are in a run's journal now, with their
-// times. It does not wait for further events.
+// RecordedEvents iterates over the events after the given number, 0 for all, that are
+// in a run's journal now, with their times. It does not wait for further events.
 func (r *Runs) RecordedEvents(ctx context.Context, id string, after int64) iter.Seq2[stint.Event, error] {
 	q := url.Values{}
 	if after > 0 {

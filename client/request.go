@@ -20,14 +20,14 @@ type call struct {
 	path       []string // segments below /v1, escaped by request
 	query      url.Values
 	body       any      // value to encode as JSON; nil for none
-	content    *content // body of another media type; used instead of the field body
+	content    *content // body of another media type; used if the field body is nil
 	key        string   // Idempotency-Key; empty for none
 	repeatable bool     // a POST without a key that can be repeated
 	stream     bool     // do not buffer the response's body: the caller reads it from the connection
 	header     http.Header
 }
 
-// content is the body of a request. Each attempt calls open once.
+// content is the body of a request. Each attempt calls open at least once.
 type content struct {
 	mediaType string
 	open      func() io.Reader
@@ -201,8 +201,9 @@ type sendError struct {
 func (e *sendError) Error() string { return "talk to the server at " + e.to + ": " + e.cause.Error() }
 func (e *sendError) Unwrap() error { return e.cause }
 
-// isTemporary reports whether a request that failed with err should be repeated: ctx has
-// not ended, and err is a failed connection or a temporary error response.
+// isTemporary reports whether a request that failed with err should be repeated:
+// ctx has not ended, and err is a failed connection, or a temporary error response
+// that requests a pause of at most a minute.
 func isTemporary(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false

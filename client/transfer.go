@@ -16,9 +16,9 @@ const (
 	typeBytes  = "application/octet-stream"
 )
 
-// MissingChunks returns those of the given hashes whose chunks are not in the
-// organisation's storage, in the same order. hashes is a concatenation of at most 8192
-// SHA-256 sums; so is the result.
+// MissingChunks returns the given hashes for which the organisation's storage has
+// no chunk, in the same order. hashes is a concatenation of at most 8192 SHA-256
+// sums; so is the result.
 func (c *Client) MissingChunks(ctx context.Context, hashes []byte) ([]byte, error) {
 	res, err := c.retry(ctx, call{
 		method: http.MethodPost, path: []string{"chunks", "missing"}, content: bytesContent(typeBytes, hashes), repeatable: true,
@@ -40,9 +40,9 @@ func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
 	return res.Body.Close()
 }
 
-// PushTree stores a tree, whose chunks the server has, as the new version. It returns
-// the same results as Push. If the server lacks chunks, it returns an *Error with the
-// code chunks_missing.
+// PushTree stores a tree as the new version. It returns the same results as Push.
+// If the server lacks chunks of the tree, it returns an *Error with the code
+// chunks_missing.
 func (t *FileSets) PushTree(ctx context.Context, id string, tree io.ReaderAt, size int64, o *PushOptions) (v *stint.FileSetVersion, added bool, err error) {
 	post := t.pushCall(id, o)
 	post.key = rand.Text()

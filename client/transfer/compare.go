@@ -23,7 +23,7 @@ type comparison struct {
 	*pull
 	cache  *cacheReader
 	cutter files.Cutter
-	unread []unreadFile // files whose chunks are not known
+	unread []unreadFile // files with unknown chunks
 }
 
 type unreadFile struct {
@@ -55,7 +55,7 @@ func (p *pull) compare(ctx context.Context) error {
 			return fmt.Errorf("read the folder: %w", err)
 		}
 		if info.IsDir() && c.byPath[name] == nil && !c.cache.hasFolder(name) {
-			return fs.SkipDir // no version contains it, and it can be as large as a home folder
+			return fs.SkipDir // neither the version nor the cache contains it, and it can be as large as a home folder
 		}
 		return c.visit(ctx, name, info)
 	})
@@ -153,8 +153,8 @@ func (c *comparison) index(name string, chunks []format.Chunk) {
 	}
 }
 
-// partName returns the temporary name of a file. It depends only on the path and
-// the content, so that a later pull finds and continues an incomplete file.
+// partName returns the temporary name of a file. It depends only on the folder
+// and the content, so that a later pull finds and continues an incomplete file.
 func partName(e *format.Entry) string {
 	return path.Join(path.Dir(e.Path), localdir.PartName(e.SHA256))
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// deleteExtra deletes the entries of the folder that are not in the version. In a dry
-// run it only counts them. It keeps ignore files, ignored entries, and their parent
-// folders.
+// deleteExtra deletes the entries of the folder that are not in the version, if the
+// option Delete is set. In a dry run it only counts them. It keeps ignore files,
+// ignored entries, and their parent folders.
 func (p *pull) deleteExtra(ctx context.Context) error {
 	if !p.o.Delete {
 		return nil

@@ -3,8 +3,9 @@ package transfer
 // Progress receives the progress of a transfer. Its methods must be safe for
 // concurrent use.
 type Progress interface {
-	// Expect is called before Done with the total number of bytes to transfer. If
-	// the transfer restarts, Expect is called again and counting restarts at 0.
+	// Expect is called before Done with the total number of bytes of all calls of
+	// Done. If the transfer restarts, Expect is called again and counting restarts
+	// at 0.
 	Expect(bytes int64)
 	// Done is called with the number of bytes that were completed since the
 	// previous call, including bytes that need not be transferred.

@@ -17,7 +17,8 @@ import (
 type PullOptions struct {
 	// Cache is the path of the cache file, as in PushOptions.
 	Cache string
-	// Delete removes entries that the version lacks, except ignored ones.
+	// Delete removes entries that the version lacks, except ignored entries and
+	// ignore files.
 	Delete bool
 	// DryRun makes Pull compute the result without changing anything.
 	DryRun   bool
@@ -96,7 +97,7 @@ type item struct {
 	exists    bool     // the folder has an entry of that name
 	unchanged bool     // the entry has the same content or target
 	sameMeta  bool     // the entry has the same mode and time
-	stat      fileStat // of the existing file
+	stat      fileStat // of a file that is unchanged or was written; otherwise zero
 }
 
 // location is the position of a chunk in a file below dir.
@@ -187,8 +188,8 @@ func (e *permanentError) Unwrap() error { return e.cause }
 // maxAttempts is the number of attempts without progress after which retry fails.
 const maxAttempts = 6
 
-// retry calls f until it succeeds, returns a permanentError, or fails maxAttempts
-// times in a row without progress.
+// retry calls f until it succeeds, returns a permanentError or treewire.ErrMalformed,
+// or fails maxAttempts times in a row without progress.
 func (p *pull) retry(ctx context.Context, f func() (progress bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, err := f()

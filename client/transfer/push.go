@@ -41,6 +41,7 @@ type PushResult struct {
 	All     Count // all files of the folder and their size
 	// Sent counts the files that contain chunks that the server lacked, and the
 	// bytes of these chunks. A chunk that occurs several times is sent once.
+	// In a dry run, Sent counts the chunks that would be sent.
 	Sent Count
 	// Wire is the number of bytes sent and received: compressed chunks, hashes, and
 	// the tree.
@@ -53,7 +54,7 @@ const (
 	// about bodyTarget bytes. All buffers together use less than 64 MiB.
 	maxSends   = 4
 	bodyTarget = 4 << 20
-	// maxAsked is the number of hashes in a request for missing chunks.
+	// maxAsked is the maximum number of hashes in a request for missing chunks.
 	maxAsked = 2048
 )
 

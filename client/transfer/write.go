@@ -152,7 +152,8 @@ func (w *writer) leave() {
 	}
 }
 
-// folder creates a folder. It is writable until completeFolders sets its mode.
+// folder creates a folder, or gives its owner full access to an existing folder,
+// until completeFolders sets its mode.
 func (w *writer) folder(i *item, name string) error {
 	if !i.unchanged {
 		if err := w.clear(name); err != nil {
@@ -208,7 +209,7 @@ func (w *writer) link(i *item, name string) error {
 	return w.in.root.Rename(part, name)
 }
 
-// setMeta sets the mode and time of an entry.
+// setMeta sets the mode and time of an entry; of a symbolic link, only the time.
 func (w *writer) setMeta(i *item, name string) error {
 	if i.Kind != format.Symlink {
 		if err := w.in.root.Chmod(name, fs.FileMode(i.Mode)); err != nil {
@@ -357,7 +358,7 @@ func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) 
 	if chunk := w.readLocal(i, c, at, part); chunk != nil {
 		return chunk, at, nil
 	}
-	// The file with the chunk was replaced.
+	// The file with the chunk was replaced, has changed, or cannot be read.
 	delete(w.local, c.Hash)
 	b := &batch{chunks: []neededChunk{{c, w.at, n}}}
 	if err := w.fetch(w.ctx, b); err != nil {
@@ -369,7 +370,7 @@ func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) 
 }
 
 // readLocal reads a chunk from a file below dir. It returns nil if the file has
-// changed.
+// changed or cannot be read.
 func (w *writer) readLocal(i *item, c format.Chunk, at location, part *os.File) []byte {
 	if w.buf == nil {
 		w.buf = make([]byte, treewire.MaxChunk)

@@ -75,7 +75,8 @@ func (c *Config) settings() []Setting {
 	}
 }
 
-// notInternet contains the addresses outside of the public internet.
+// notInternet contains the private, shared, loopback, and link-local addresses, which
+// the word "private" stands for in the setting egress-deny.
 var notInternet = []string{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10"}
 
 func (c *Config) setEgressDeny(list string) error {

@@ -12,10 +12,11 @@ import (
 // progressInterval is the interval at which Acquire calls progress.
 const progressInterval = 200 * time.Millisecond
 
-// Acquire returns the root of an image and pulls the image if necessary. If ref
-// has a tag, Acquire requests the tag's digest from the registry each time. If the
-// registry does not answer, Acquire returns the last known image of the tag with a
-// Root.Note. If ref has a digest that is in the store, the registry is not used.
+// Acquire returns the root of an image and pulls the image if necessary. If ref has
+// no digest, Acquire requests the tag's digest from the registry each time. If the
+// registry does not answer, Acquire returns the last known image of the tag, if
+// any, with a Root.Note. If ref has a digest that is in the store, the registry is
+// not used.
 //
 // Concurrent callers for one image share a pull, which is cancelled when no
 // caller waits for it any more. progress may be nil. Acquire calls it in the

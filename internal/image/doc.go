@@ -8,11 +8,11 @@
 //	work/…                      files that are being written or removed; emptied by Open
 //	names.json                  the last known digest of each reference
 //
-// Only one process may use the folder at a time. Each root is added and removed by a
-// single rename, so a killed process leaves incomplete files only in work. Unpacking
-// does not sync files to disk. Until Collect syncs a root, the root's metadata
-// contains the machine's boot ID; a root with the boot ID of an earlier boot is not
-// used, and the image is pulled again.
+// Only one process may use the folder at a time. Each root is added and removed by
+// a single rename, so a killed process leaves incomplete files only in work.
+// Unpacking does not sync files to disk. Until Collect syncs a root, the root's
+// metadata contains the machine's boot ID, if it is known; a root with the boot ID
+// of an earlier boot is not used, and the image is pulled again.
 //
 // Layers are untrusted. Each layer is verified against its digest before it is
 // unpacked, and unpacking cannot write outside the root:
@@ -23,7 +23,7 @@
 //     Symbolic links in other elements are resolved with the root as "/", as in a
 //     sandbox. Missing parent folders are created.
 //   - Hard links can only refer to files of the root.
-//   - Devices, pipes, and sockets are skipped. Owners, setuid and setgid bits, and
+//   - Devices, pipes, and sockets are not created. Owners, setuid and setgid bits, and
 //     extended attributes are dropped. Folders are always accessible to their owner.
 //   - The number of bytes and entries, the length of paths, and the expanded size of
 //     layers are limited.

@@ -12,7 +12,8 @@ import (
 	stint "github.com/stint-dev/stint"
 )
 
-// Errors that registryError and pullError convert to messages for the user.
+// Errors of the package. registryError and pullError convert all except errClosed to
+// messages for the user.
 var (
 	errTooLarge    = errors.New("more bytes than allowed")
 	errTooMany     = errors.New("more entries than allowed")

@@ -28,9 +28,10 @@ type build struct {
 	marker rootMetadata
 }
 
-// pull downloads and unpacks the image with a digest into a new folder, which counts
-// as one of the concurrent pulls. After success the caller must call install. It must
-// always call clean, also after an error.
+// pull downloads and unpacks the image with a digest into a new folder, unless the
+// root exists already. At most maxPulls calls run at once; others wait. After
+// success the caller must call install. It must always call clean, also after an
+// error.
 func (s *Store) pull(ctx context.Context, r Reference, asked string, g *progress) (b *build, err error) {
 	select {
 	case s.slots <- struct{}{}:

@@ -155,8 +155,8 @@ func (t *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return t.hardLink(f, base, h.Linkname)
 	}
-	// Devices and pipes are not created, but they still remove an existing entry
-	// with the same name.
+	// Entries of other types, such as devices and pipes, are not created, but they
+	// still remove an existing entry with the same name.
 	return t.remove(f, base)
 }
 

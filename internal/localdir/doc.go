@@ -1,6 +1,6 @@
 // Package localdir lists and packs the files of a local folder.
 //
-// Open lists the entries of a folder that its .stintignore files do not exclude. Walk
-// visits all entries and reports whether they are excluded. Folder.Pack writes a
-// reproducible tar.gz stream.
+// Open lists the entries of a folder that its .stintignore files do not exclude.
+// Walk also visits excluded entries, but not the content of excluded folders.
+// Folder.Pack writes a reproducible tar.gz stream.
 package localdir

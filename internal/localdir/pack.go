@@ -176,9 +176,9 @@ func Leaves(name, target string) bool {
 }
 
 // Pack writes the folder to w as a tar.gz archive. The archive is reproducible: it
-// depends only on the paths, content, permissions, and modification times (in seconds)
-// of the entries. Pack calls progress, which may be nil, after each write of file
-// content with the number of uncompressed bytes.
+// depends only on the paths, kinds, content, link targets, permissions, and
+// modification times (in seconds) of the entries. Pack calls progress, which may be
+// nil, after each write of file content with the number of uncompressed bytes.
 func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)

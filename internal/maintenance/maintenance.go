@@ -42,23 +42,24 @@ func New(c Config) *Service {
 type Report struct {
 	Org       string               `json:"org"`
 	Done      bool                 `json:"done"`
-	Busy      bool                 `json:"busy,omitempty"` // another process holds the lease; nothing was done
+	Busy      bool                 `json:"busy,omitempty"` // another process collects or checks the organisation; nothing was done
 	Collected *files.CollectResult `json:"collected,omitempty"`
 	Checked   *files.CheckResult   `json:"checked,omitempty"`
 }
 
 // CollectOptions configures Collect.
 type CollectOptions struct {
-	// Grace is the minimum time between marking and deleting an object. If it is 0,
+	// Grace is the grace period, as in files.CollectOptions. If it is 0,
 	// Collect marks and deletes objects immediately, in several rounds. In this case
 	// no other process should store files at the same time.
 	Grace  time.Duration
 	DryRun bool // only report, without changes
 }
 
-// maxRounds is the maximum number of rounds of a collection without grace period. Three
-// rounds are usual: one marks objects, one deletes them and rewrites packs, and one
-// deletes the replaced packs.
+// maxRounds is the maximum number of rounds of a collection without grace period. Two
+// rounds are usual: one marks objects and compacts packs, and one deletes the marked
+// objects, including the packs that were replaced by compaction. A further round
+// follows if a round marks objects.
 const maxRounds = 4
 
 // Collect collects the garbage of every organisation. It calls report with the progress
@@ -85,9 +86,9 @@ func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Rep
 	})
 }
 
-// add returns the combined result of the earlier rounds (sum) and the last round. The
-// numbers of changed objects are added. All other members are those of the last round,
-// which describe its current findings.
+// add returns the combined result of the earlier rounds (sum) and the last round.
+// The members Unmarked, Deleted, Compacted, and Freed are added. All other members
+// are those of the last round, which describe its current findings.
 func add(sum, round files.CollectResult) *files.CollectResult {
 	round.Unmarked += sum.Unmarked
 	round.Deleted += sum.Deleted
@@ -134,13 +135,15 @@ func (s *Service) SyncIndexes(ctx context.Context) error {
 	return s.each(ctx, func(org string) error { return s.c.Library.SyncIndex(ctx, org) })
 }
 
-// leaseTime is the duration of the lease on an organisation. The lease is renewed at
-// intervals of a third of leaseTime.
+// leaseTime is the duration of a collection lease, the right of one process to
+// collect or check an organisation. The lease is renewed at intervals of a third of
+// leaseTime.
 const leaseTime = 3 * time.Minute
 
-// eachLeased calls f for each organisation while it holds the organisation's lease, so
-// that no other process collects or checks the same organisation. If another process
-// holds the lease, eachLeased reports Busy instead.
+// eachLeased calls f for each organisation while it holds the organisation's
+// collection lease, so that no other process collects or checks the same
+// organisation. If another process holds this lease, eachLeased reports Busy
+// instead.
 func (s *Service) eachLeased(ctx context.Context, report func(Report), f func(ctx context.Context, org string) error) error {
 	holder := s.c.IDs.New("")
 	return s.each(ctx, func(org string) error {
@@ -177,8 +180,8 @@ func (s *Service) each(ctx context.Context, f func(org string) error) error {
 
 var errLeaseLost = errors.New("another process has taken the lease")
 
-// withLease calls f and renews the lease until f returns. It cancels f's context if
-// the lease is lost.
+// withLease calls f, renews the collection lease until f returns, and then releases
+// the lease. It cancels f's context if the lease is lost.
 func (s *Service) withLease(ctx context.Context, org, holder string, f func(ctx context.Context, org string) error) error {
 	leased, stop := context.WithCancelCause(ctx)
 	var renewal sync.WaitGroup

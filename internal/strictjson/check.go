@@ -37,7 +37,8 @@ func Check(param string, raw []byte, maxDepth int) error {
 }
 
 // checkValue reads one value and checks that its objects have no duplicate members.
-// levels is the number of nested objects and lists that the value may contain.
+// levels is the maximum number of objects and lists that may be nested in one
+// another, including the value itself.
 func checkValue(d *json.Decoder, param string, levels int) error {
 	token, err := d.Token()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Logger returns a structured logger that writes to w. The level is debug, info,
-// warn, or error; the format is text or json. Other values are errors.
+// Logger returns a structured logger that writes to w. level is a level of
+// package slog such as debug, info, warn, or error, in upper or lower case; format is
+// text or json. Other values are errors.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {
