@@ -96,7 +96,8 @@ func (c *copies) removeUnused() error {
 }
 
 // linkOrCopy creates a file at the path at. The file is a hard link to source if every
-// user may execute source and the file system supports the link, and otherwise a copy.
+// user may read and execute source and the file system supports the link, and otherwise a
+// copy.
 func linkOrCopy(source *os.File, st fs.FileInfo, at string) error {
 	if st.Mode()&0o005 == 0o005 && os.Link(source.Name(), at) == nil {
 		if linked, err := os.Lstat(at); err == nil && os.SameFile(linked, st) {

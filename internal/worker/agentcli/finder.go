@@ -46,8 +46,8 @@ const (
 type Config struct {
 	Frameworks []framework.Info // in the order in which All returns them
 	// Dir is a folder for copies of single programs; no other process may use it.
-	// Find empties it before its first copy, and removes the copy of a replaced
-	// program when no run can use it any more.
+	// Find empties it before its first copy. When Find makes a further copy, it removes
+	// the copies that no run can use any more.
 	Dir     string
 	Getenv  func(string) string    // the worker's environment
 	Visible func(path string) bool // reports whether every sandbox sees a host path that contains no symbolic links

@@ -2,14 +2,14 @@
 //
 // A checkout is read-only and shared by all runs that mount it. It is a list of
 // folders, topmost first, which are the lower layers of an overlay. A fetched
-// snapshot is one folder. The workspace of a finished run becomes a checkout, too:
+// snapshot is one folder. The workspace of a finished run can become a checkout, too:
 // the upper layer of the run's overlay, on top of the checkout that the run began
 // with. The cost of continuing a session therefore does not depend on the size of
 // the workspace.
 //
-// If the unused checkouts exceed the limit, they are removed, least recently used
-// first. The other checkouts survive a restart of the process, but not of the host,
-// because files are not synced to disk.
+// If the unused checkouts exceed the limit, the least recently used ones are removed
+// until the others are within the limit. Checkouts survive a restart of the process, but
+// not of the host, because files are not synced to disk.
 package checkout
 
 import (
@@ -44,7 +44,7 @@ type Cache struct {
 
 	fetches sync.WaitGroup
 
-	mu      sync.Mutex // guards entries, clock, and the users and lastUse of entries
+	mu      sync.Mutex // guards entries, clock, and the users, lastUse, and cancel of entries
 	entries map[string]*cached
 	clock   int64 // number of uses so far
 }
@@ -55,7 +55,7 @@ type cached struct {
 	dir     string        // the topmost folder
 	base    *cached       // the checkout with the folders below; nil if there are none
 	depth   int           // number of folders
-	users   int           // number of callers of Acquire, fetches, and checkouts on top of this one
+	users   int           // number of callers of Acquire, fetches, adoptions, and checkouts on top of this one
 	lastUse int64         // value of Cache.clock at the last use
 	size    int64         // bytes of the topmost folder
 	ready   chan struct{} // closed after the fetch
@@ -131,7 +131,7 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, err
 func nameOf(org, digest string) string { return org + "-" + digest }
 
 // use returns the entry of a snapshot with one more user. If the snapshot has
-// none, it starts to fetch the snapshot.
+// no entry, use adds one and starts to fetch the snapshot.
 func (c *Cache) use(ctx context.Context, org, digest string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +219,8 @@ func (c *Cache) claim(e *cached) bool {
 	return true
 }
 
-// settle sets the result of a fetch or adoption, and removes its use of the entry.
+// settle sets the result of a fetch or adoption, which then no longer counts as a user of
+// the entry.
 func (c *Cache) settle(e *cached, err error) {
 	c.mu.Lock()
 	if e.cancel != nil {

@@ -10,8 +10,9 @@ import (
 )
 
 // eventMasker masks the events that the decoder of a protocol returns. An event with
-// a whole text is masked independently of other events. The pieces of a message are
-// masked as one text, because a secret may be split over several pieces.
+// a whole item is masked independently of other events. The pieces of a message, and the
+// plain text of a stream, are masked as one text, because a secret may be split over
+// several events.
 type eventMasker struct {
 	masker  *masking.Masker
 	streams map[string]*masking.Stream // plain text, by stream

@@ -104,8 +104,8 @@ func (p *Pipeline) Decode(d framework.Decoder, protocol bool) {
 }
 
 // Writer returns the writer of one stream. Its Write never fails; it waits
-// while too much is queued, and drops output after the limit, after Close, and
-// after the run was lost.
+// while too much is queued, and drops output after the limit, after CloseOutput or
+// Close, and after the run was lost.
 func (p *Pipeline) Writer(stream string) io.Writer { return streamWriter{p, stream} }
 
 type streamWriter struct {

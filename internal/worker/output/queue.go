@@ -91,7 +91,7 @@ func (q *queue) addEvents(events []stint.OutputData) {
 }
 
 // joins reports whether b continues a: both are text of one stream, or pieces
-// of one message.
+// of one message, and have at most maxEvent bytes together.
 func joins(a, b *stint.OutputData) bool {
 	if len(a.Content)+len(b.Content) > maxEvent || a.Stream != b.Stream {
 		return false

@@ -108,7 +108,8 @@ func (s *state) checkConversation(ctx context.Context, resumed bool) error {
 }
 
 // conversation returns the record of the conversation at the end of the run. If the
-// agent did not begin a conversation, it returns the record of the previous run.
+// agent did not begin a conversation, it returns the record of the previous run, or the
+// zero value if that run had another framework.
 func (s *state) conversation() framework.Conversation {
 	c := s.output.Conversation()
 	switch {
@@ -120,8 +121,9 @@ func (s *state) conversation() framework.Conversation {
 	return c
 }
 
-// writeConversation writes the record into the home folder. It first removes any file
-// with the record's name that the agent left. All processes of the run must have ended.
+// writeConversation writes the record into the home folder, unless the record is the zero
+// value. It first removes any file with the record's name that the agent left. All
+// processes of the run must have ended.
 func (s *state) writeConversation(c framework.Conversation) error {
 	if err := sandbox.Remove(filepath.Join(s.dirs.Home, conversationFile)); err != nil {
 		return fmt.Errorf("remove the agent's file at the conversation's path: %w", err)

@@ -27,9 +27,10 @@ type layout struct {
 
 // directories fills the run's folders and lists its mounts.
 //
-// Snapshots are checked out into the cache and mounted read-only, with an
-// overlay for the agent's changes. If the sandbox cannot mount overlays, a
-// writable snapshot is copied.
+// Volumes and a large workspace are checked out into the cache and mounted read-only,
+// with an overlay for the agent's changes if they are writable. Home and a small
+// workspace are checked out into the run's own folders. If the sandbox cannot mount
+// overlays, each snapshot that would need an overlay is copied.
 func directories(ctx context.Context, s *state) (undo, error) {
 	begin := s.Now()
 	if err := s.allocateDirs(); err != nil {
@@ -91,10 +92,11 @@ func (s *state) listMounts(ctx context.Context) error {
 	return nil
 }
 
-// workspaceMount returns an overlay over a large workspace. A small workspace is
-// checked out into the run's folder dirs.Workspace, which every sandbox shows, even a
-// prepared one. For a small workspace, workspaceMount returns a mount only if the
-// definition has another path for the workspace, and otherwise the zero Mount.
+// workspaceMount returns an overlay over a large workspace if the sandbox can mount
+// overlays. Any other workspace is checked out into the run's folder dirs.Workspace, which
+// every sandbox shows, even a prepared one. For such a workspace, workspaceMount returns a
+// mount only if the definition has another path for the workspace, and otherwise the zero
+// Mount.
 func (s *state) workspaceMount(ctx context.Context) (m sandbox.Mount, err error) {
 	digest, target := s.a.Plan.Workspace, s.definition().ArtifactPath()
 	large := false

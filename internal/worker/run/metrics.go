@@ -61,8 +61,9 @@ type cpuMeter struct {
 	latest float64       // CPU use in the previous interval, in percent of a core
 }
 
-// percent returns the CPU use since the previous measurement; 100 is one core. Within
-// minInterval after a measurement, it returns the same value again.
+// percent returns the CPU use since the previous measurement; 100 is one core. The first
+// call returns 0. Within minInterval after a measurement, percent returns the same value
+// again.
 func (m *cpuMeter) percent(u sandbox.Usage, now time.Time) float64 {
 	wall := now.Sub(m.at)
 	switch {

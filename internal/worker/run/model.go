@@ -12,7 +12,8 @@ import (
 )
 
 // modelEndpoint returns the address of the model proxy in the sandbox, or nil if the
-// definition has no model.
+// definition has no model. If the definition has a model but the sandbox has no network,
+// it returns an error.
 func (s *state) modelEndpoint() (*framework.Endpoint, error) {
 	d := s.definition()
 	if catalog.ModelURL(d) == "" {

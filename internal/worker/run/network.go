@@ -19,7 +19,8 @@ import (
 const bundleName = "ca.pem"
 
 // connect connects the sandbox's network to the egress gateway, with the policy of
-// the definition. If the sandbox has no network, it does nothing.
+// the definition. If the sandbox has no network, it only logs a warning, unless the
+// network mode is none.
 func connect(_ context.Context, s *state) (undo, error) {
 	network := s.sandbox.Network()
 	if network == nil {
@@ -81,9 +82,10 @@ func (s *state) isIntercepted() bool {
 	return len(d.Secrets) > 0 || len(s.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
 }
 
-// trust adds the certificate of the interception CA to the run's files. It returns the
-// environment variables in which programs with their own certificate store expect the
-// path of that file.
+// trust adds s.TrustBundle, the file with all trusted certificates, to the run's files. It
+// returns the environment variables in which programs with their own certificate store
+// expect the path of such a file. If no connections are intercepted, or s.TrustBundle is
+// empty, it does nothing.
 func (s *state) trust() (map[string]string, error) {
 	if !s.isIntercepted() || s.TrustBundle == "" {
 		return nil, nil

@@ -61,7 +61,7 @@ func (s *state) limits() limits {
 }
 
 // decide returns the outcome of a run. If a limit, a cancel, or the loss of ownership
-// ended the run, it determines the outcome. Otherwise, commandOutcome does.
+// ended the run, this cause determines the outcome. Otherwise, commandOutcome does.
 func decide(f facts) outcome {
 	o, interrupted := interruption(f.cause, f.limits)
 	if !interrupted {
@@ -123,8 +123,8 @@ func commandOutcome(f facts) (o outcome) {
 }
 
 // frameworkOutcome returns the outcome of the framework's verdict, with the final
-// message as the result. If the definition has a schema for the message and the
-// message does not match it, the run fails.
+// message as the result. If the definition has a schema for the message, only a completed
+// run has a result, and the run fails if the message does not match the schema.
 func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	o := outcome{status: stint.Completed}
 	if !v.Completed {

@@ -15,8 +15,9 @@ var (
 	ErrDrained   = errors.New("the worker stops")
 )
 
-// lifetime contains the contexts of a run. The agent's command ends with ctx. The
-// run's state is stored and the run is finished while this worker owns the run.
+// lifetime contains the contexts of a run. The end of ctx ends the agent's command; the
+// run's state is still stored, and the run is finished. The end of owned means that this
+// worker does not own the run any more; see stateLost.
 type lifetime struct {
 	ctx    context.Context // cancelled with a cause to end the command
 	cancel context.CancelCauseFunc

@@ -93,8 +93,8 @@ func (s *state) acquireImage(ctx context.Context, ref string) (release undo, err
 	return func(context.Context) error { root.Release(); return nil }, nil
 }
 
-// logProgress returns a function that logs each quarter of a download of 64 MiB or
-// more.
+// logProgress returns a function that logs when a quarter, half, and three quarters of a
+// download of 64 MiB or more are complete.
 func (s *state) logProgress(ref string) func(done, total int64) {
 	logged := int64(0)
 	return func(done, total int64) {
@@ -114,12 +114,12 @@ type Images interface {
 // AgentCLIs finds installed agent CLIs.
 type AgentCLIs interface {
 	// Find returns the program that the framework needs for a definition, or the
-	// zero CLI if the framework needs none. If the program is not installed, the
-	// error is a *stint.Error that says how to install it.
+	// zero CLI if the framework needs none. If the program is missing or too old, the
+	// error is a *stint.Error that says how to install or update it.
 	Find(ctx context.Context, info framework.Info, d *stint.Definition) (agentcli.CLI, error)
 }
 
-// framework returns the name of the definition's framework.
+// framework returns the name of the definition's framework, or "" if the run has no plan.
 func (s *state) framework() string {
 	if s.a.Plan == nil {
 		return ""

@@ -61,7 +61,7 @@ type Config struct {
 	Now          func() time.Time
 	Logger       *slog.Logger
 	ExitGrace    time.Duration     // between the agent's terminal event and SIGTERM
-	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
+	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel or any other cause except the time limit and the loss of the lease
 	TimeoutGrace time.Duration     // between SIGTERM and SIGKILL after the time limit
 	Resources    sandbox.Resources // limits that apply if the definition does not set them
 }

@@ -26,7 +26,7 @@ type saved struct {
 }
 
 // snapshot stores home and workspace. If storing fails, a completed run becomes a
-// failed run. If the agent never started, nothing is stored.
+// failed run. If the agent never started, or the state is lost, nothing is stored.
 func snapshot(ctx context.Context, s *state) (undo, error) {
 	if !s.started || s.outcome.discard && s.life.stateLost() {
 		return nil, nil

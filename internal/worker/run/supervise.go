@@ -50,8 +50,8 @@ func (s *state) wait(ctx context.Context) sandbox.Exit {
 }
 
 // await waits for the end of the command and returns its exit. It ends the command if
-// ctx ends, or if the agent does not exit within ExitGrace after its terminal event,
-// as some programs do. It kills processes that the command left.
+// ctx ends, or if the agent does not exit within ExitGrace after its terminal event:
+// some programs do not exit by themselves. It kills processes that the command left.
 func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
 	ended := (<-chan struct{})(s.ended)
 	var graceOver <-chan time.Time
@@ -73,8 +73,9 @@ func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.E
 	}
 }
 
-// end ends the command. If the framework has an interrupt, end writes it to the
-// agent's standard input and waits. Then it sends signals.
+// end ends the command. If the framework has an interrupt and there is a grace time, end
+// writes the interrupt to the agent's standard input and waits for at most half of the
+// grace time and maxInterrupt. If the command has not ended by then, end sends signals.
 func (s *state) end(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
 	grace := s.killGrace()
 	if interrupt := s.output.Interrupt(); len(interrupt) > 0 && grace > 0 {

@@ -57,7 +57,8 @@ func noPrice(model string) error {
 	return &BudgetError{fmt.Sprintf("The run called %s, which has no price, so that limits.maxCostUsd cannot be enforced, and was ended. Add %s to provider.prices in the agent's definition, or use limits.maxTokens instead.", name, price)}
 }
 
-// used returns the limits that the run has, with their current use. m.mu is held.
+// used returns the limits that the run has, with their current use. The limits of tokens
+// and cost are left out while their use is unknown. m.mu is held.
 func (m *Meter) used() []limit {
 	var out []limit
 	if most := m.limits.MaxTurns; most > 0 {
