@@ -78,7 +78,7 @@ func (r *remover) emptyAndRemove(dir *os.File, parent int, name string, depth in
 	}
 }
 
-// removeEntries reads a folder once and reports whether it removed any entry.
+// removeEntries reads a folder once and reports whether it removed or moved any entry.
 func (r *remover) removeEntries(dir *os.File, depth int) (removed bool, first error) {
 	for {
 		names, end := dir.Readdirnames(256)

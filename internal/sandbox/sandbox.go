@@ -6,8 +6,9 @@
 // handling, metrics, and snapshots are implemented once for all drivers, in the
 // worker. Every driver passes the suite in sandboxtest.
 //
-// The packages agentinit, capture, and namespace/setup run inside a sandbox.
-// All others run in the server, on the host.
+// The packages agentinit, capture, and namespace/setup run inside a sandbox,
+// together with idmap, layout, and overlay, which the server uses too. All others
+// run in the server, on the host.
 package sandbox
 
 import (

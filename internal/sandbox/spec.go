@@ -30,8 +30,9 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// reservedTargets are folders that a mount cannot replace. Mounts below some of
-// them are possible if the driver supports it.
+// reservedTargets are folders that a mount cannot replace, except that an overlay can
+// replace HomeDir and WorkspaceDir. Mounts below some of them are possible if the driver
+// supports it.
 var reservedTargets = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", RunDir, "/tmp", "/home", HomeDir, WorkspaceDir}
 
 // Validate returns an error if no driver can accept the mount.

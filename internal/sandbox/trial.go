@@ -16,7 +16,8 @@ func Try(ctx context.Context, d Driver, dir string, network bool) error {
 	})
 }
 
-// TryOverlay is like Try, with an overlay of two layers as the workspace.
+// TryOverlay is like Try without a network, with an overlay of two layers as the
+// workspace.
 func TryOverlay(ctx context.Context, d Driver, dir string) error {
 	return try(ctx, d, dir, func(own string, s *Spec) error {
 		m := Mount{Target: WorkspaceDir, Layers: []string{filepath.Join(own, "over"), filepath.Join(own, "under")}, Upper: filepath.Join(own, "upper")}

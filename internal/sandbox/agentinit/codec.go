@@ -11,8 +11,9 @@ import (
 var errMalformed = errors.New("malformed message")
 
 // Encode returns a binary encoding of the struct that v points to. Decode is its
-// inverse. All fields of the struct must be exported. Their types may be bools,
-// integers, strings, slices, and structs; Encode panics for any other type. The
+// inverse. All fields of the struct must be exported. Their types may be based on bool,
+// int, int64, uint8, uint16, uint32, string, slices, and structs; Encode panics for any
+// other type. The
 // packages encoding/gob and encoding/json are not used: initializing the first takes
 // longer than building the sandbox's rootfs, and the second changes strings that
 // are not UTF-8.
@@ -127,7 +128,8 @@ func (d *decoder) bytes() ([]byte, bool) {
 	return b, true
 }
 
-// number decodes an unsigned integer. It returns false if the integer exceeds limit.
+// number decodes an unsigned integer. It returns false if the data is malformed or the
+// integer exceeds limit.
 func (d *decoder) number(limit uint64) (uint64, bool) {
 	n, size := binary.Uvarint(d.data)
 	if size <= 0 || n > limit {

@@ -21,8 +21,8 @@ const (
 )
 
 // maxText is the maximum length of a message's text, and maxName is the maximum
-// length of a name within the text, both in bytes. Longer values are cut, because
-// they may contain input of any length.
+// length of a name within the text, both in bytes without the ellipsis of a cut text.
+// Longer values are cut, because they may contain input of any length.
 const (
 	maxText = 2 << 10
 	maxName = 256

@@ -183,7 +183,7 @@ func becomeRoot() error {
 	return nil
 }
 
-// limitProcesses limits the processes and threads of the command to n, unless n is 0.
+// limitProcesses limits the processes and threads of the command to n if n is positive.
 func limitProcesses(n int64) error {
 	if n <= 0 {
 		return nil

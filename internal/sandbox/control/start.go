@@ -131,7 +131,8 @@ func (p *pipes) closeRemote() {
 	}
 }
 
-// closeLocal closes the local ends if no goroutine copies the streams.
+// closeLocal closes the local ends. It must be called only if no goroutine copies the
+// streams.
 func (p *pipes) closeLocal() {
 	if p.stdin != nil {
 		p.stdin.Close()

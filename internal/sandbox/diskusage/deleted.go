@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addDeleted adds deleted files on the devices of the folders that a process still
-// has open or mapped. Such files use space until they are closed. addDeleted
+// addDeleted adds the deleted files that a process still has open or mapped, if they are
+// on the devices of the folders. Such files use space until they are closed. addDeleted
 // ignores processes that it cannot read: they have ended or belong to another user.
 func (w *walk) addDeleted(proc string) {
 	w.remaining = w.maxEntries
@@ -106,7 +106,8 @@ func (w *walk) mappings(base string) {
 	}
 }
 
-// addIfDeleted adds a regular file that has no name and was not added before.
+// addIfDeleted adds a file if it is regular, has no name, is on one of the devices, and
+// was not added before.
 func (w *walk) addIfDeleted(dir int, name string) {
 	w.countEntry()
 	var st unix.Stat_t

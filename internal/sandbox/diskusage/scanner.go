@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scanner measures a sandbox's writable folders. A scan makes one system call per
-// file, so the pause between scans grows with the time that a scan takes. The zero
+// Scanner measures a sandbox's writable folders. A scan makes at least one system call
+// per file, so the pause between scans grows with the CPU time of a scan. The zero
 // value is ready to use. It is safe for concurrent use.
 type Scanner struct {
 	// Proc is the path of a proc file system that shows the sandbox's
@@ -55,8 +55,8 @@ func (m *Scanner) AddDevice(device uint64) {
 }
 
 // The pause after a scan is pauseFactor times the CPU time of the scan, at most
-// maxPause. It limits the CPU time of scans, because an agent can create any number
-// of files.
+// maxPause, but at least ScanOptions.Interval. It limits the CPU time of scans, because
+// an agent can create any number of files.
 const (
 	pauseFactor = 20
 	maxPause    = 10 * time.Second
@@ -120,7 +120,7 @@ func threadCPUTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// Wait returns the time until the next scan is due, or least if this is longer.
+// Wait returns the time until the next scan is due, or least if least is longer.
 func (m *Scanner) Wait(least time.Duration) time.Duration { return max(least, m.untilNext()) }
 
 func (m *Scanner) untilNext() time.Duration {
@@ -184,7 +184,7 @@ type walk struct {
 	maxEntries int                // maximum number of entries of the folders, and again of the processes
 	remaining  int                // number of entries that may still be scanned
 	seen       map[[2]uint64]bool // device and inode of counted files with several names, and of counted deleted files
-	devices    map[uint64]bool    // device numbers of the folders
+	devices    map[uint64]bool    // device numbers of the folders and overlays
 	stop       <-chan struct{}
 	stopped    bool // stop was closed
 }

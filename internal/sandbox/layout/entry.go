@@ -15,7 +15,7 @@ type File struct {
 	Data []byte
 }
 
-// CertificateFiles are the paths of the trusted certificate authorities on
-// Debian, Fedora, Alpine and OpenSSL, and SUSE. If the system has
-// none of them, init creates the first.
+// CertificateFiles are the paths of the trusted certificate authorities on Debian,
+// Fedora, Alpine (also the default of OpenSSL), and SUSE, in this order. If the system
+// has none of them, init creates the first.
 var CertificateFiles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"}

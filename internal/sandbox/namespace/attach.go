@@ -81,9 +81,10 @@ func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	return sb.addOverlayDevices()
 }
 
-// mountTrees returns an ID-mapped tree for each mount if init does not have the
-// privilege to create them. The trees are in the order of the mounts. The FD of
-// these mounts is set to 1. The caller closes the trees, even after an error.
+// mountTrees returns an ID-mapped tree for each mount except aliases, in the order of the
+// mounts, and sets the FD of these mounts to 1. If the server does not run as root,
+// mountTrees returns no trees, because init then creates the mounts itself. The caller
+// closes the trees, even after an error.
 func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 	var trees []*os.File
 	if !sb.ids.reserved {

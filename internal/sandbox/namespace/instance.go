@@ -98,8 +98,8 @@ func (sb *instance) killAndReap() {
 	}
 }
 
-// cause returns the cause of an exit. Init reports a cause in e, but it does not
-// know about limits and Kill.
+// cause returns the cause of an exit. The cause in e is only derived from the exit
+// status and from OpTerm: init does not know about limits and SIGKILL.
 func (sb *instance) cause(e sandbox.Exit, killed bool) sandbox.Cause {
 	sb.state.mu.Lock()
 	defer sb.state.mu.Unlock()

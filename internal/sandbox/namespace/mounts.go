@@ -21,8 +21,8 @@ import (
 )
 
 // planRoot adds the entries and mounts of the root to the plan. If the server runs
-// as root, it also returns an ID-mapped tree of each mount, in the order in which
-// init inherits the trees.
+// as root, it also returns an ID-mapped tree of each mount except aliases, in the order
+// in which init inherits the trees.
 func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
 	if sb.spec.Image != "" {
 		var err error
@@ -175,8 +175,8 @@ func makeTargetIn(over *setup.Mount, rel string) error {
 	return root.MkdirAll(rel, 0o755)
 }
 
-// mapMounts returns an ID-mapped tree for each mount of a plan, including the trust
-// bundle and the image, and sets the FD of each mount.
+// mapMounts returns an ID-mapped tree for each mount of a plan except aliases, including
+// the trust bundle and the image, and sets the FD of each of these mounts.
 func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
 	add := func(m *setup.Mount, userns *os.File) error {

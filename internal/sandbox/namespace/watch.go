@@ -11,7 +11,8 @@ import (
 const memoryInterval = 250 * time.Millisecond
 
 // watch kills the sandbox when it exceeds a limit that the kernel does not
-// enforce. It returns when the command has ended or the sandbox is killed.
+// enforce. It returns when the command has ended or the sandbox is killed, or at once if
+// there is no such limit.
 func (sb *instance) watch() {
 	r, _ := sb.limitsAndDirs()
 	memory := r.Memory > 0 && !sb.driver.groups.Enforced().Memory

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported is returned if the kernel cannot mount an overlay of these
-// folders.
+// ErrUnsupported is wrapped by errors which mean that the kernel or the file system
+// cannot support an overlay of the given folders.
 var ErrUnsupported = errors.New("the kernel cannot mount an overlay of these folders")
 
 // Folders are descriptors of an overlay's folders.
@@ -31,9 +31,9 @@ var options = []struct{ key, value string }{
 }
 
 // Mount returns the overlay as a detached mount, without setuid and devices.
-// The caller needs the privilege to mount and its own mount namespace, in which
-// the overlay may be mounted on the folder at temporarily. The caller moves the
-// returned mount and closes its descriptor.
+// The caller needs the privilege to mount and its own mount namespace. In this
+// namespace, Mount may temporarily mount the overlay on the folder with the path at. The
+// caller moves the returned mount and closes its descriptor.
 func (f Folders) Mount(at string) (int, error) {
 	if fd, err := f.mountByDescriptor(); err == nil {
 		return fd, nil

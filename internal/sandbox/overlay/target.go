@@ -22,7 +22,7 @@ var ErrNotFolder = errors.New("a part of the path is not a folder")
 // MakeTarget creates the target folder of a mount inside an overlay, before the
 // overlay is mounted. rel is the target's path relative to the overlay. If the overlay
 // already shows the folder, MakeTarget does nothing. Otherwise it creates the folder
-// and its parents in upper. If upper is empty, it returns fs.ErrNotExist. MakeTarget
+// and its parents in upper. If upper is empty, the error wraps fs.ErrNotExist. MakeTarget
 // does not follow symbolic links.
 func MakeTarget(layers []string, upper, rel string) error {
 	var roots []*os.Root

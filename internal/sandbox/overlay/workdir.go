@@ -15,15 +15,15 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// WorkDir returns the path of an upper folder's work folder. It is next to the
-// upper folder, because both must be in one mount, and agents cannot access it.
+// WorkDir returns the path of an upper folder's work folder. The work folder is next to
+// the upper folder, because both must be in one mount. Agents cannot access it.
 func WorkDir(upper string) string {
 	return filepath.Join(filepath.Dir(upper), "."+filepath.Base(upper)+".work")
 }
 
-// MakeWorkDir creates the work folder of an upper folder, which must be empty. It
-// returns ErrUnsupported if the file system does not support user extended
-// attributes.
+// MakeWorkDir creates the work folder of an upper folder. The upper folder must be empty.
+// If the file system does not support user extended attributes, the error wraps
+// ErrUnsupported.
 func MakeWorkDir(upper string) error {
 	if err := checkEmpty(upper); err != nil {
 		return err
@@ -45,8 +45,8 @@ func MakeWorkDir(upper string) error {
 	return nil
 }
 
-// CheckWhiteouts returns ErrUnsupported if this process cannot create whiteouts in
-// dir: character devices 0:0, which mark removed files. The kernel creates whiteouts
+// CheckWhiteouts returns an error if this process cannot create whiteouts in dir:
+// character devices 0:0, which mark removed files. The kernel creates whiteouts
 // with the privileges of the process that mounted the overlay.
 func CheckWhiteouts(dir string) error {
 	mark := filepath.Join(dir, ".whiteout")

@@ -21,7 +21,7 @@ import (
 // without an image shows them.
 var systemDirs = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// CheckPrivate returns an error if one of folders is below a folder of systemDirs:
+// CheckPrivate returns an error if one of folders is in systemDirs or below such a folder:
 // sandboxes would show it, and an agent that runs as the server's user could read it.
 func CheckPrivate(folders []string) error {
 	for _, f := range folders {
@@ -92,8 +92,8 @@ func HostShows(path string) bool {
 }
 
 // Nameserver is the address of the DNS server that programs inside use. It is a
-// reserved address (TEST-NET-1); package capture redirects requests to it. In a
-// sandbox without a network, requests fail immediately.
+// reserved address (TEST-NET-1); package capture redirects the requests that programs send
+// to this address. In a sandbox without a network, requests fail immediately.
 const Nameserver = "192.0.2.53"
 
 // Etc returns the generated files of /etc.

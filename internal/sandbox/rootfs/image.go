@@ -21,7 +21,7 @@ import (
 var expandedDirs = []string{"/", "/etc", "/etc/ssl", "/home", "/var"}
 
 // ownEntries are the paths that the sandbox provides itself, besides the generated
-// files of /etc. The image's entries at these paths are not shown.
+// files of /etc, and /lost+found. The image's entries at these paths are not shown.
 var ownEntries = []string{
 	"/dev", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/lost+found", "/etc/mtab", layout.HomeDir, layout.WorkspaceDir,
 }
@@ -35,7 +35,7 @@ var errTooManyEntries = &sandbox.Error{Message: fmt.Sprintf("The image has more 
 // ImageEntries returns the entries of an unpacked image that a sandbox shows,
 // with Source as a path below dir, and the generated files of /etc. The image
 // is untrusted, but its folder belongs to the server: it does not change
-// concurrently. Symbolic links in it are not followed.
+// concurrently. Symbolic links in it are entries themselves and are not followed.
 func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -72,8 +72,9 @@ func imageShell(root *os.Root) string {
 	return "/bin/sh"
 }
 
-// appendDir appends the entries of the folder dir, without the paths in skip. If dir
-// is missing or is reached through a symbolic link, it appends nothing.
+// appendDir appends the entries of the folder dir, without the paths in skip and in
+// expandedDirs, special files, and names that begin with ".stint". If dir is missing or is
+// reached through a symbolic link, it appends nothing.
 func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([]layout.Entry, error) {
 	name := strings.TrimPrefix(dir, "/")
 	if name == "" {

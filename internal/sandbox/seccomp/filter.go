@@ -2,8 +2,8 @@
 
 // Package seccomp returns the system call filter for agents.
 //
-// All sandboxes in which agents use the host's kernel share one filter. It refuses
-// the calls that agents do not need, with errors that programs handle.
+// All sandboxes use the same filter; inside a user-space kernel, that kernel applies it.
+// The filter refuses the calls that agents do not need, with errors that programs handle.
 package seccomp
 
 import (
@@ -57,8 +57,9 @@ type argBits struct{ argument, bits uint32 }
 // setidBits are the set-user-ID and set-group-ID bits.
 const setidBits = unix.S_ISUID | unix.S_ISGID
 
-// maskedCalls refuse overlay whiteouts and the setuid and setgid bits: with ID-mapped
-// mounts, a file with these bits belongs to the server's user and group on the host.
+// maskedCalls refuse separate descriptor tables, overlay whiteouts, and the setuid and
+// setgid bits: with ID-mapped mounts, a file with these bits belongs to the server's user
+// and group on the host.
 // Folders can still inherit the setgid bit from existing folders.
 var maskedCalls = []argMask{
 	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // creates a descriptor table; see cloneRules
@@ -190,7 +191,7 @@ func limitRules() []bpf.Instruction {
 	)...)
 }
 
-// attachOptions are the socket options that load a BPF program into the kernel.
+// attachOptions are the socket options that attach a BPF program to a socket.
 var attachOptions = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
 
 // socketFilterRules refuses to attach BPF programs to sockets. Compiled

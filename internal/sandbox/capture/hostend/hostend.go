@@ -39,7 +39,8 @@ func Open(tcp, dns *os.File) (*sandbox.Network, error) {
 type listener struct{ *net.TCPListener }
 
 // Accept returns the next connection and its original destination. It closes
-// connections to the socket's own loopback address, which were not redirected.
+// connections that programs opened to the socket's own loopback address, which were not
+// redirected.
 func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
 	for {
 		c, err := l.AcceptTCP()

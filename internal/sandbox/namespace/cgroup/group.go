@@ -16,7 +16,7 @@ import (
 )
 
 // Group contains the processes of one sandbox. After Join, its methods may be called
-// from several goroutines. No other method may be called after Close.
+// from several goroutines. After the first call of Close, only Close may be called.
 type Group struct {
 	parent *Parent
 	id     string

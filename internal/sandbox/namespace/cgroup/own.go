@@ -26,7 +26,8 @@ type mountPoint struct {
 }
 
 // readOwn returns this process's groups from /proc/self/cgroup with their paths
-// from mountinfo. Hierarchies that are not mounted are left out.
+// from mountinfo. Hierarchies that are not mounted or have no controllers, except v2, are
+// left out.
 func readOwn(root string) ([]ownGroup, error) {
 	mounts, err := readMounts(root)
 	if err != nil {

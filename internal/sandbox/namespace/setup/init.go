@@ -63,7 +63,8 @@ func initMain() int {
 }
 
 // setUpNamespaces builds the root and the network, waits for the go message, and
-// drops privileges. It returns the sockets of a captured network for the server.
+// drops privileges, unless a user-space kernel is started next. It returns the sockets of
+// a captured network for the server.
 func (p *initProcess) setUpNamespaces() ([]int, error) {
 	for fd := ControlFD; fd <= PlanFD; fd++ {
 		unix.CloseOnExec(fd)

@@ -85,8 +85,8 @@ func stageOverlay(m Mount) (int, error) {
 	return openHostDir(at)
 }
 
-// unstageOverlays unmounts count overlays from stageDir, which have not been moved to
-// their targets, and removes stageDir.
+// unstageOverlays unmounts the count overlays that are still mounted on stageDir, and
+// removes stageDir.
 func unstageOverlays(count int) error {
 	for range count {
 		if err := unix.Unmount("/"+stageDir, unix.MNT_DETACH); err != nil {

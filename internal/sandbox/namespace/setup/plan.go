@@ -58,7 +58,7 @@ const MaxAttached = agentinit.MaxDescriptors - 1
 type Mount struct {
 	Target     string
 	Source     string // bound by path if FD is 0
-	FD         int    // descriptor of the mount's tree; 1 in an Attachment with a tree; 0 without a tree
+	FD         int    // descriptor of the mount's tree; in an Attachment, 1 if the tree is sent; 0 without a tree
 	Writable   bool
 	MakeTarget bool // Target is on init's own root and must be created
 	// Layers are the lower folders of an overlay, in place of Source. Upper, if
