@@ -168,10 +168,11 @@ func (a *automaton) next(s int32, c byte) int32 {
 	return a.rows[a.stride*s+int32(a.class[c])]
 }
 
-// fillSkips computes skips (Wu and Manber, 1994) from the first window bytes of each
-// pattern. window is at most the length of the shortest pattern. An entry of skips is
-// the smallest distance from the end of the three bytes to the end of a window that
-// contains them, or window-2 if no window contains them.
+// fillSkips computes skips (Wu and Manber, 1994) from the windows of the patterns. The
+// window of a pattern is its first a.window bytes. The entry of skips for three bytes is
+// the smallest distance from their end to the end of a window that contains them, or
+// a.window-2 if no window contains them. If the shortest pattern or the memory limit
+// allows only windows of less than four bytes, skipping is disabled.
 func (a *automaton) fillSkips(patterns []string) {
 	a.window = min(int(slices.Min(a.lengths)), maxBlocks/len(patterns)+2, 255)
 	if a.window < 4 {

@@ -1,10 +1,10 @@
 // Package masking removes secrets from text.
 //
-// Two kinds of masker exist, which find the same encodings of a secret. All output of
-// a sandbox passes through a masker that NewMasker returns. It replaces each
-// occurrence of a secret by *** before anything is stored. The egress proxy passes
-// responses through a masker that NewRedactor returns. It replaces a secret by its
-// placeholder.
+// Two kinds of masker exist. All output of an agent passes through a masker that
+// NewMasker returns. This masker replaces each occurrence of a secret by *** before the
+// output is stored. The egress proxy and the model proxy pass responses through a masker
+// that NewRedactor returns, called a redactor. A redactor replaces a secret by its own
+// replacement, such as its placeholder.
 //
 // # Occurrences
 //
@@ -33,7 +33,7 @@
 // # Replacement
 //
 // All occurrences are found, including those that overlap. Overlapping occurrences
-// are replaced together, once. A redactor inserts the placeholder of the occurrence
+// are replaced together, once. A redactor inserts the replacement of the occurrence
 // that begins first, and of the longest if several begin there, in the same encoding
 // as the occurrence. In base64 and hexadecimal the replacement has the same length as
 // the occurrence, so that the text around it can still be decoded. A masker of

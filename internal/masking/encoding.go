@@ -130,7 +130,7 @@ func isUnreserved(r rune) bool {
 // a longer text. They omit characters that also depend on bytes before s. At the end
 // there are two cases: s may be followed by more text, in which case characters that
 // depend on it are omitted; or s may be at the end of the text, with or without
-// padding.
+// padding. An alignment is left out if fewer than minLength characters depend only on s.
 func appendBase64(all []pattern, s string) []pattern {
 	for before := range 3 {
 		from := (before*4 + 2) / 3         // index of the first character that depends only on s

@@ -12,9 +12,10 @@ import (
 // Mask is the text that replaces a secret.
 const Mask = "***"
 
-// Limits of the secrets of a run. They bound the memory of a masker: about
-// 400 bytes for each byte of a token, 1.4 KB for each byte of a key of
-// several lines, and at most 4 KB, for control characters.
+// Limits of the secrets of a run. They bound the memory of a masker, which needs about
+// 400 bytes for each byte of a secret of one line, 1.4 KB for each byte of a secret of
+// several lines, and at most 4 KB for each byte, if the secret consists of control
+// characters.
 const (
 	MaxValues    = 256      // secrets
 	MaxTotalSize = 32 << 10 // bytes of all secrets
@@ -62,7 +63,7 @@ func NewMasker(values []string) *Masker {
 }
 
 // NewRedactor returns a masker that replaces each secret by its own replacement,
-// which is not empty. Secrets of less than four bytes are not replaced.
+// which must not be empty. Secrets of less than four bytes are not replaced.
 func NewRedactor(secrets []Secret) *Masker {
 	patterns, replacements := redactPatterns(secrets)
 	if len(patterns) == 0 {

@@ -21,7 +21,7 @@ const (
 )
 
 // LoadOrCreateKeys returns the keys in the file path, newest first. If the file
-// does not exist, it durably creates one with a random key; concurrent callers all
+// does not exist, it durably creates the file with a random key; concurrent callers all
 // return the key of the first. The file contains one key per line in hexadecimal
 // digits. LoadOrCreateKeys returns an error, and does not change the file, if users
 // other than its owner can access it, if it is a symbolic link, or if it contains

@@ -1,10 +1,11 @@
 // Package keyring manages the data keys under which objects are encrypted.
 //
-// Each organisation has its own keys, numbered from 1 and created at first use.
-// New objects are encrypted under the newest, current key. Older keys are kept to
-// read older objects, so a rotation does not rewrite objects. The keys are stored
-// in the database, sealed under the installation's key. If that key changes, the
-// data keys are resealed (see Reseal), and the objects do not change.
+// Each owner (an organisation or the installation) has its own keys, numbered from 1
+// and created at first use. New objects are encrypted under the newest, current key.
+// Older keys are kept to read older objects, so a rotation does not rewrite objects.
+// The data keys are stored in the database, sealed under the key in the installation's
+// key file. If that key changes, the data keys are resealed (see Reseal), and the
+// objects do not change.
 package keyring
 
 import (

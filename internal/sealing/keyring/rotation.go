@@ -48,8 +48,8 @@ func info(row store.OrgKey) Info {
 }
 
 // RotateAll rotates the key of an organisation, given by its identifier or name, and
-// returns the new key. If org is "", it rotates the keys of the installation and of
-// all organisations that have a key.
+// returns the new key. If org is "", it rotates the key of each organisation that has
+// one, and that of the installation if it has one.
 func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 	all, err := k.List(ctx)
 	if err != nil {
