@@ -45,13 +45,8 @@ func (u *upload) probe(ctx context.Context) error {
 	if err := u.probeRead(ctx); err != nil {
 		return fmt.Errorf("reading an object: %w", err)
 	}
-	for o, err := range u.s.names(ctx, u.name) {
-		if err != nil {
-			return fmt.Errorf("listing objects: %w", err)
-		}
-		if o.Key != u.name {
-			return fmt.Errorf("listing objects: it gave '%s' for the prefix '%s'", o.Key, u.name)
-		}
+	if err := u.probeList(ctx); err != nil {
+		return fmt.Errorf("listing objects: %w", err)
 	}
 	if err := u.wantTaken(ctx, create(ctx)); err != nil {
 		return fmt.Errorf("writing an object that exists: %w", err)
@@ -73,6 +68,25 @@ func (u *upload) probeRead(ctx context.Context) error {
 	}
 	if string(got) != u.mark {
 		return errors.New("it holds other bytes than were written")
+	}
+	return nil
+}
+
+// probeList checks that the list of objects with the name as prefix contains only the
+// object, which was just written.
+func (u *upload) probeList(ctx context.Context) error {
+	listed := false
+	for o, err := range u.s.names(ctx, u.name) {
+		if err != nil {
+			return err
+		}
+		if o.Key != u.name {
+			return fmt.Errorf("it gave '%s' for the prefix '%s'", o.Key, u.name)
+		}
+		listed = true
+	}
+	if !listed {
+		return fmt.Errorf("it did not list the object '%s', which was just written; use a storage with consistent lists", u.name)
 	}
 	return nil
 }

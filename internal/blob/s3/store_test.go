@@ -221,6 +221,17 @@ func TestOpenRefusesServersThatOverwrite(t *testing.T) {
 	}
 }
 
+// TestOpenRefusesServersThatListLate makes the list of the probe's object empty. Open must
+// fail.
+func TestOpenRefusesServersThatListLate(t *testing.T) {
+	t.Parallel()
+	server, url := s3test.Own(t)
+	server.Break(nth(3, s3test.Accept))
+	if _, err := s3.Open(t.Context(), s3.Config{URL: url}); err == nil || !strings.Contains(err.Error(), "listing objects: it did not list the object") {
+		t.Errorf("a server with an empty list: %v", err)
+	}
+}
+
 func bucketOf(url string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(url, s3.Scheme), "?")
 	return name
