@@ -100,7 +100,7 @@ type item struct {
 	stat      fileStat // of a file that is unchanged or was written; otherwise zero
 }
 
-// location is the position of a chunk in a file below dir.
+// location is the place of a chunk in a file below dir.
 type location struct {
 	path   string
 	offset int64

@@ -71,7 +71,7 @@ type Store struct {
 	platform  *v1.Platform
 	boot      string // boot ID of the machine; "" if unknown
 	transport *http.Transport
-	slots     chan struct{} // a semaphore; each running pull holds one slot
+	slots     chan struct{} // a semaphore; each running pull holds one element
 
 	life  context.Context // context of requests and pulls; ends with Close
 	end   context.CancelCauseFunc

@@ -27,8 +27,8 @@ type outputOut struct {
 	Status stint.Status `json:"status" jsonschema:"of the run; it writes nothing after its end"`
 }
 
-// position is a position in the output of a run: after event seq and the first
-// bytes bytes of the next event's text.
+// position is a place in the output of a run: after the event with the number seq,
+// and after a number of bytes of the next event's text.
 type position struct {
 	seq   int64
 	bytes int
@@ -76,7 +76,8 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	return outputOut{t.text.String(), t.String(), t.more, run.Status}, nil
 }
 
-// outputPage collects the text of events. Its position is the end of this text.
+// outputPage collects the text of events. The embedded position is the end of this
+// text.
 type outputPage struct {
 	position
 	text strings.Builder

@@ -39,7 +39,7 @@ func total(parts []part) (n int64) {
 	return n
 }
 
-// plan holds the offsets of an archive's pages, so that any position is reachable
+// plan holds the offsets of an archive's pages, so that any offset is reachable
 // without reading the tree from its start.
 type plan struct {
 	head          []byte

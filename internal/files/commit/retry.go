@@ -14,9 +14,9 @@ import (
 // chunk index listed it. The pack has been removed from the chunk index.
 var ErrPackDeleted = errors.New("a pack in the chunk index has been deleted")
 
-// checkIndexedPacks verifies that packs exist whose chunks were found in the chunk
-// index. It checks only packs that the new tree refers to. If packs are missing, it
-// removes them from the chunk index and returns ErrPackDeleted.
+// checkIndexedPacks verifies that the packs of chunks that were found in the chunk
+// index exist. It checks only packs that the new tree refers to. If packs are
+// missing, it removes them from the chunk index and returns ErrPackDeleted.
 func (c *Commit) checkIndexedPacks(ctx context.Context) error {
 	var packs []string
 	for _, id := range c.Manifest.Packs.IDs {

@@ -60,7 +60,7 @@ type Chunk struct {
 	Place Place
 }
 
-// Place is the position of a chunk's segment in a pack.
+// Place is the location of a chunk's segment in a pack.
 type Place struct {
 	Pack   string // ID of the pack; the places of a page share the string
 	Offset uint32 // bytes from the start of the pack

@@ -15,10 +15,10 @@ type Limiter struct {
 	org map[string]*orgSlot
 }
 
-// orgSlot is the slot of an organisation.
+// orgSlot admits one operation of an organisation at a time.
 type orgSlot struct {
-	taken chan struct{} // full while the slot is taken
-	users int           // holders and waiters
+	taken chan struct{} // full while an admitted operation runs, or waits for Limiter.all
+	users int           // operations that run or wait
 }
 
 // limiterTimeout is the maximum duration for which Acquire waits.
@@ -29,8 +29,9 @@ func New(atOnce int) *Limiter {
 	return &Limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
 }
 
-// Acquire waits at most 10 seconds for a slot. The caller must call done to release
-// the slot. If the wait timed out or ctx ended, ok is false and done is nil.
+// Acquire waits at most 10 seconds until an operation of the organisation may run.
+// The caller must call done when the operation has ended. If the wait timed out or
+// ctx ended, ok is false and done is nil.
 func (t *Limiter) Acquire(ctx context.Context, org string) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limiterTimeout)
 	defer cancel()
