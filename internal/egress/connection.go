@@ -20,8 +20,8 @@ const (
 	retryDelay = 20 * time.Millisecond // pause after a failed call of Accept
 )
 
-// connection is a TCP connection of a sandbox. As a net.Conn it returns the
-// bytes of prefix first, counts bytes, and applies the run's rate.
+// connection is a TCP connection of a sandbox. Read returns the bytes of prefix first.
+// Read and Write count bytes and apply the run's rate.
 type connection struct {
 	net.Conn
 	uplink *Uplink

@@ -3,13 +3,14 @@
 // All connections and DNS queries of a sandbox arrive at listeners of the worker,
 // regardless of the address that a program uses. This package accepts them, applies
 // the run's policy, dials servers, and logs. A Gateway serves all runs; an Uplink is
-// the egress of one run, from Serve to Close. The subpackages:
+// the egress of one run, from Open to Close. The subpackages:
 //
 //   - policy decides which destinations a run may reach;
 //   - dns answers queries and assigns addresses to names;
 //   - proxy forwards HTTP requests, inserts secrets, and redacts responses;
 //   - tlsca issues certificates for intercepted TLS connections;
 //   - llmproxy forwards model and API requests;
+//   - conntrack tracks connections to servers, to close them together;
 //   - log limits the entries of the network log.
 //
 // # Names
@@ -77,7 +78,7 @@
 // has a log.Entry, which is written when the operation ends. A connection or request that
 // lasts longer than half a second has two entries with the same Connection number: one
 // with Open set, and one with the outcome. If a connection has its first request only
-// after half a second, the entry with Open set contains only host and port, and each
+// after half a second, the connection has an entry with Open set and no outcome, and each
 // request has entries of its own. Refusals and other entries have separate limits; see
 // log.Buffer and Config.LogEntries.
 package egress

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxConnect  = 16 << 10    // maximum bytes of a CONNECT request
-	lingerTime  = time.Second // time for a client to read the reason of a refusal
+	lingerTime  = time.Second // time for a client to read an error response
 	lingerBytes = 256 << 10
 )
 

@@ -54,7 +54,7 @@ type Enforced struct{ CPU, Memory, Pids, Disk bool }
 type Resources struct {
 	CPU    float64 // cores
 	Memory int64   // bytes, total of all processes
-	Disk   int64   // bytes, of the writable layer
+	Disk   int64   // bytes, total of all writable folders
 	Pids   int64   // processes and threads
 }
 
@@ -140,7 +140,7 @@ func (n *Network) Close() error {
 // Listener accepts connections of a sandbox.
 type Listener interface {
 	// Accept returns the next connection and its original destination address.
-	// It returns net.ErrClosed after Close or after the sandbox's end.
+	// The error wraps net.ErrClosed after Close or after the sandbox's end.
 	Accept() (net.Conn, netip.AddrPort, error)
 	Close() error
 }
@@ -185,7 +185,7 @@ type Usage struct {
 	Memory      int64         // bytes in use
 	MemoryPeak  int64         // bytes; 0 if unknown
 	MemoryLimit int64         // bytes; the host's memory if unlimited
-	Disk        int64         // bytes of the writable layer
+	Disk        int64         // bytes of the writable folders
 	DiskLimit   int64         // bytes; the file system's size if unlimited
 	Pids        int64
 	OOMKills    int64

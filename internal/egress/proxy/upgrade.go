@@ -12,7 +12,8 @@ import (
 )
 
 // switchProtocols forwards the response to an upgrade request, and then the bytes in both
-// directions until both sides have closed their sending direction.
+// directions until both sides have closed their sending direction or an error occurs. If
+// the client did not request an upgrade, it responds with an error.
 func (x *exchange) switchProtocols(res *http.Response) (complete bool) {
 	server, ok := res.Body.(io.ReadWriteCloser)
 	if !ok || x.upgrade == "" {

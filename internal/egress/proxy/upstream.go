@@ -23,7 +23,7 @@ const (
 // upstream contains the connections to servers for the requests of one client connection.
 type upstream struct {
 	conn  *clientConn
-	any   *http.Transport // uses HTTP/2 if the server supports it
+	any   *http.Transport // uses HTTP/2 if the server supports it within TLS
 	one   *http.Transport // uses only HTTP/1.1, for upgrades; created when needed
 	conns *conntrack.Set
 }

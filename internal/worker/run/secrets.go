@@ -13,10 +13,12 @@ import (
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
-// placeholder returns the text that stands for a brokered secret in the sandbox.
+// placeholder returns the text that stands in the sandbox for a secret that is inserted
+// outside the sandbox.
 func placeholder(name string) string { return "stint-brokered-" + name }
 
-// brokeredSecrets returns the secrets that the egress proxy inserts.
+// brokeredSecrets returns the brokered secrets of the definition. The egress proxy inserts
+// each of them only in requests to its hosts.
 func (s *state) brokeredSecrets() []policy.Secret {
 	hosts := map[string][]string{}
 	for name, secret := range s.definition().Secrets {

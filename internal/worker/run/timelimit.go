@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Causes for the end of a run's context.
+// The causes with which the time limit and the idle limit end a run's context.
 var (
 	errTimeLimit = errors.New("time limit")
 	errIdle      = errors.New("idle limit")

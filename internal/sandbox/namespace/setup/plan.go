@@ -16,7 +16,7 @@ const (
 	MountFD   = 5
 )
 
-// Plan contains all settings with which init builds the root. The server sends it in
+// Plan contains all settings with which init builds the sandbox. The server sends it in
 // a memory file.
 type Plan struct {
 	UserRange bool // init is user 0 of a range of user IDs; otherwise it is user 1000, the only user
@@ -54,7 +54,8 @@ const (
 // MaxAttached is the maximum number of mounts in one message.
 const MaxAttached = agentinit.MaxDescriptors - 1
 
-// Mount is a host folder that is shown inside.
+// Mount is a host folder, an overlay of host folders, or, for Plan.Trust, a host file that
+// is shown inside.
 type Mount struct {
 	Target     string
 	Source     string // bound by path if FD is 0

@@ -1,7 +1,7 @@
 // Command filtergen precomputes the system call filters of gVisor's processes
 // for the one configuration that sandboxes use. It computes the filters of all
-// configurations, which takes a minute, selects this one, and writes it to a Go
-// file in the working directory.
+// configurations, which takes a minute, selects the filters of this configuration, and
+// writes them to a Go file in the working directory.
 package main
 
 import (
