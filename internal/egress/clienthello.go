@@ -112,9 +112,9 @@ func (r *vectorReader) vector(lengthBytes int) []byte { return r.take(r.number(l
 func parseMessage(m []byte) (h clientHello, err error) {
 	r := vectorReader{m, true}
 	r.take(2 + 32) // version, random
-	r.vector(1)    // session
+	r.vector(1)    // session ID
 	r.vector(2)    // cipher suites
-	r.vector(1)    // compression
+	r.vector(1)    // compression methods
 	if r.ok && len(r.b) == 0 {
 		return h, nil // without extensions
 	}

@@ -77,8 +77,8 @@
 // Every refusal, failed lookup, failed connection, HTTP request, and tunnelled connection
 // has a log.Entry, which is written when the operation ends. A connection or request that
 // lasts longer than half a second has two entries with the same Connection number: one
-// with Open set, and one with the outcome. If a connection has its first request only
-// after half a second, the connection has an entry with Open set and no outcome, and each
-// request has entries of its own. Refusals and other entries have separate limits; see
-// log.Buffer and Config.LogEntries.
+// with Open set, and one with the result. If a connection has its first request only
+// after half a second, the connection has an entry with Open set and none with a result,
+// and each request has entries of its own. Refusals and other entries have separate
+// limits; see log.Buffer and Config.LogEntries.
 package egress

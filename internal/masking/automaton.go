@@ -193,15 +193,15 @@ func hash(x, y, z byte, bits int) uint32 {
 	return (uint32(x) | uint32(y)<<8 | uint32(z)<<16) * 0x9e3779b1 >> ((32 - bits) & 31)
 }
 
-// skip returns the first position, from at on, where an occurrence of a pattern may
-// begin. It stops when fewer than window bytes are left, without examining them.
+// skip returns the first offset in text, from at on, at which an occurrence of a pattern
+// may begin. It stops when fewer than a.window bytes are left, without examining them.
 func skip[T string | []byte](a *automaton, text T, at int) int {
 	skips, bits, most := a.skips, a.hashBits, a.window-2
 	distance := func(end int) int { return int(skips[hash(text[end-3], text[end-2], text[end-1], bits)]) }
 	end := at + a.window
 	for end <= len(text) {
-		// Try four positions at once: look-ups that do not depend on one another
-		// are faster.
+		// Try four offsets at once: look-ups that do not depend on one another are
+		// faster.
 		if end+3*most <= len(text) && distance(end)+distance(end+most)+distance(end+2*most)+distance(end+3*most) == 4*most {
 			end += 4 * most
 			continue
@@ -217,13 +217,13 @@ func skip[T string | []byte](a *automaton, text T, at int) int {
 
 // span is a range of text that will be replaced.
 type span struct {
-	start, end int // positions in the text; start is -1 if the range begins before the text
+	start, end int // offsets in the text; start is -1 if the range begins before the text
 	pattern    int // index of the pattern that occurs first in the range; the longest if several do
 }
 
 // scan processes text in the state s and returns the new state. It appends the ranges of
 // occurrences to spans, in order. Overlapping occurrences become one range, and adjacent
-// occurrences too if joinTouching is true. at is the position of the first byte of text.
+// occurrences too if joinTouching is true. at is added to the offsets of the spans.
 func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span, joinTouching bool) (int32, []span) {
 	for i := 0; i < len(text); i++ {
 		if s < a.shallow && (s == 0 || i > 0) {

@@ -15,7 +15,7 @@ const (
 type Entry struct {
 	Time          time.Time // beginning of the operation
 	Connection    int64     // number of the connection within the run, from 1; 0 for DNS queries and suppressed entries
-	Open          bool      // the operation is in progress; another entry reports its end
+	Open          bool      // the operation is in progress; another entry reports its end, or, for a connection with requests, each request
 	Action        string
 	Rule          string // reason of the decision, such as "allow *.example.com", "public", "mode none", "private address"; for Suppressed, the action of the suppressed entries
 	Protocol      string // dns, tcp, tls, http/1.0, http/1.1, h2, or the protocol after an upgrade, such as websocket

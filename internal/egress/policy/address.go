@@ -57,7 +57,7 @@ var blocks = []addressBlock{
 }
 
 // embeddings contains the IPv6 ranges in which each address contains an IPv4 address.
-// offset is the position of the IPv4 address, in bytes.
+// offset is the number of bytes before the IPv4 address.
 var embeddings = []struct {
 	prefix netip.Prefix
 	offset int

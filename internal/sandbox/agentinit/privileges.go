@@ -47,7 +47,7 @@ func Harden(userRange bool, extra uint32) error {
 }
 
 // DisableCoreDumps disables core dumps for this process and its children. A
-// limit of 1 byte prevents both a dump to a file, which needs at least a page,
+// limit of 1 byte prevents both a dump to a file, which needs at least a memory page,
 // and a dump to a host program, which the kernel does not start for a limit of 1.
 // If the hard limit is 0 already, the limit stays 0.
 func DisableCoreDumps() error {

@@ -24,8 +24,8 @@ type Folders struct {
 	Upper, Work int
 }
 
-// options are the mount options of all overlays. They disable the features with which
-// the kernel would store data in the upper folder that a snapshot cannot interpret.
+// options are the mount options of all overlays. With redirect_dir, metacopy, and index,
+// the kernel would store data in the upper folder that cannot be stored in a snapshot.
 var options = []struct{ key, value string }{
 	{"userxattr", ""}, {"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "off"},
 }

@@ -30,9 +30,9 @@ var forbidden = []uint32{
 
 // unimplemented are calls that fail with ENOSYS, after which programs fall back to
 // older calls. clone3 and openat2 pass their flags in memory, where a filter cannot
-// read them, and io_uring bypasses filters. The contexts of io_setup come from one pool for
-// the whole machine (fs.aio-max-nr), which no control group limits; libraries
-// fall back to threads.
+// read them, and io_uring bypasses filters. The contexts of io_setup count towards a limit
+// of the whole machine (fs.aio-max-nr), and no control group limits them; libraries fall
+// back to threads.
 var unimplemented = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_SETUP}
 
 // newestCall is the highest call number that was considered for the lists of this
