@@ -155,8 +155,11 @@ func Descriptors(oob []byte) ([]int, error) {
 		return nil, nil
 	}
 	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("control socket: %d control messages: %w", len(messages), err)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	if len(messages) != 1 {
+		return nil, fmt.Errorf("control socket: %d control messages, want 1", len(messages))
 	}
 	return unix.ParseUnixRights(&messages[0])
 }

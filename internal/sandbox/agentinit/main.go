@@ -78,8 +78,11 @@ func (in *Init) waitForGo() error {
 			unix.Close(fd)
 		}
 	}()
-	if err != nil || m.Op != OpGo {
-		return fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
+	if err == nil && m.Op != OpGo {
+		err = fmt.Errorf("unexpected message %q", m.Op)
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for the server: %w", err)
 	}
 	if len(fds) == 0 {
 		return errors.New("waiting for the server: the start options are missing")

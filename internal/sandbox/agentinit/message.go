@@ -4,6 +4,7 @@ package agentinit
 
 import (
 	"fmt"
+	"io"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,7 +64,10 @@ func ReadMemoryFile(fd int, into any) error {
 	b := make([]byte, st.Size)
 	for n := 0; n < len(b); {
 		k, err := unix.Pread(fd, b[n:], int64(n))
-		if err != nil || k == 0 {
+		if err == nil && k == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
 			return fmt.Errorf("reading memory file: %d of %d bytes: %w", n, len(b), err)
 		}
 		n += k

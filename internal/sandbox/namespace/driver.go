@@ -5,6 +5,7 @@ package namespace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -92,8 +93,11 @@ func New(c Config) (*Driver, error) {
 }
 
 func newDriver(c Config) (*Driver, error) {
+	if c.StateDir == "" {
+		return nil, errors.New("namespace: the state folder is not set")
+	}
 	dir, err := filepath.Abs(c.StateDir)
-	if err != nil || c.StateDir == "" {
+	if err != nil {
 		return nil, fmt.Errorf("namespace: state folder %q: %w", c.StateDir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

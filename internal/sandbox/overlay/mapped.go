@@ -121,8 +121,12 @@ func setFileUser(user int) error {
 		if _, err := take(user); err != nil {
 			return fmt.Errorf("taking the agent's user: %w", err)
 		}
-		if now, err := take(-1); err != nil || now != user {
-			return fmt.Errorf("taking the agent's user: it is %d: %w", now, err)
+		now, err := take(-1)
+		if err != nil {
+			return fmt.Errorf("taking the agent's user: %w", err)
+		}
+		if now != user {
+			return fmt.Errorf("taking the agent's user: the user is %d, want %d", now, user)
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -88,8 +88,12 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 	// The server sends go after it has moved this process to the sandbox's
 	// control groups. A cgroup namespace that is created then hides the groups
 	// above them.
-	if m, _, err := p.Receive(); err != nil || m.Op != agentinit.OpGo {
-		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
+	m, _, err := p.Receive()
+	if err == nil && m.Op != agentinit.OpGo {
+		err = fmt.Errorf("unexpected message %q", m.Op)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the server: %w", err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return nil, fmt.Errorf("creating cgroup namespace: %w", err)
