@@ -223,7 +223,8 @@ func says(text string) string {
 	return string(b)
 }
 
-// stops returns an answer with a finish reason.
+// stops returns an answer with a finish reason. The answer completes the stream itself; what
+// ServeHTTP writes after it becomes a comment of the stream.
 func stops(text, reason string) string {
 	return says(text) + fmt.Sprintf(`,"finish_reason":%q}],"usage":{}}`, reason) + "\n\ndata: [DONE]\n\n: "
 }

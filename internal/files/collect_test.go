@@ -81,7 +81,7 @@ func (n *names) MarkedObjects(context.Context, string) (int64, []store.MarkedObj
 	return n.epoch, all, nil
 }
 
-// garbage is the part of names that commits use.
+// garbage is names as files.CollectionMarks, which commits use.
 type garbage struct{ *names }
 
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {

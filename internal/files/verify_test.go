@@ -162,8 +162,8 @@ func TestUnreadableContentIsStoredAgain(t *testing.T) {
 	}
 }
 
-// TestDamagedParentIsNotReused checks that content is stored again if the copy of
-// the parent tree is damaged.
+// TestDamagedParentIsNotReused checks that unchanged content is stored again if the
+// chunks that the parent tree refers to are damaged.
 func TestDamagedParentIsNotReused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()

@@ -61,8 +61,9 @@ func (x *index) isTooMuch(root *jsonschema.Schema, v any) bool {
 	return b.left < 0
 }
 
-// apply subtracts the work of applying s to v and its parts. depth is the number of
-// enclosing applications, and path the total length of their JSON pointers.
+// apply subtracts the work of applying s to v and its parts. depth is the depth of the
+// recursion, 1 for the root. path is the total length of the prefixes "validating POINTER: "
+// that the enclosing applications add to an error message.
 func (b *budget) apply(s *jsonschema.Schema, v *value, depth, path int) {
 	if depth > maxFrames {
 		b.left = -1

@@ -14,7 +14,7 @@ import (
 
 // Error is the reason why a model did not answer.
 type Error struct {
-	Status    int    // HTTP status; 0 if there was no response, or if the error was an event of a stream
+	Status    int    // HTTP status; 0 if there was no response, or if reading a 2xx response failed or found an error
 	Code      string // the server's error code, or empty
 	Message   string
 	Retryable bool // the same request may succeed later
@@ -50,7 +50,7 @@ const (
 	FaultUnreachable Fault = "unreachable" // the connection could not be made or was interrupted
 )
 
-// codeWebPage is the value of Error.Code for an HTML response.
+// codeWebPage is the value of Error.Code for a 2xx response that is HTML.
 const codeWebPage = "web_page"
 
 // Fault returns the class of the error.

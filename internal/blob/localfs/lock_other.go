@@ -4,6 +4,6 @@ package localfs
 
 import "os"
 
-// lock does nothing. On systems other than Unix, sweep cannot remove a file that another
-// process has open, so a lock is not necessary.
+// lock does nothing, because Stint is released only for Linux. Without locks, sweep may
+// also remove the temporary files of other running processes.
 func lock(*os.File) error { return nil }

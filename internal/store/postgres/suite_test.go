@@ -70,7 +70,7 @@ func (o template) copy(t testing.TB) string {
 	name := "t_" + strings.ToLower(rand.Text())
 	u.Path = "/postgres"
 	execute(t, u.String(), "create database "+name+" template "+from)
-	if os.Getenv(pgtest.EnvServer) != "" { // if the test started the cluster itself, it removes the whole cluster
+	if os.Getenv(pgtest.EnvServer) != "" { // an external server; a temporary cluster is removed as a whole
 		t.Cleanup(func() { execute(t, u.String(), "drop database "+name+" with (force)") })
 	}
 	c := *u

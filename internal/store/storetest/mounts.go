@@ -65,7 +65,9 @@ var mountCases = []testCase{
 		m, held := w.home.cancelledAfterTTL("held", true)
 		w.reap()
 		w.home.wantInUse(m, "a run in the worker's holds")
-		w.renew(held.Run.WorkerID) // the claim is younger than the ttl of one hour, so the worker may not have received it yet
+		// This Renew does not report the run. The claim is younger than its ttl of one
+		// hour, so the worker may not have received the claim yet.
+		w.renew(held.Run.WorkerID)
 		w.reap()
 		w.home.wantInUse(m, "a recently claimed run")
 		m, _ = w.home.cancelledAfterTTL("gone", false)
