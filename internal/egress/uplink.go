@@ -45,8 +45,9 @@ type Model struct {
 	Key     string // API key that is inserted into requests; may be empty
 	// Count receives the tokens of each successful call. answered is the model named in
 	// the response, asked the model named in the request; each may be empty. Count is
-	// called concurrently. For an interrupted call, t is the usage known by then, with at
-	// least the estimated output tokens.
+	// called concurrently. If the response was interrupted, t is the usage that it
+	// reported until then, but the output tokens are at least an estimate from the
+	// length of the generated text.
 	Count func(answered, asked string, t stint.Tokens)
 	// Heard is called when a call begins and while its response arrives.
 	Heard func()

@@ -66,8 +66,9 @@ func (s *errorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// archiveError returns an *imageError for an error of reading a layer. It returns
-// errors of the server, errTooLarge, and context errors unchanged.
+// archiveError returns an *imageError for an error of reading a layer. It returns an
+// error of reading the downloaded file (a *fs.PathError), errTooLarge, and context
+// errors unchanged.
 func archiveError(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err

@@ -10,7 +10,8 @@ import (
 
 // shape defines the layout of an archive format. An archive consists of the parts of
 // each page in order, then a directory with a line for each entry, then an end. The
-// directory may be empty. The methods' results depend only on their arguments.
+// directory may be empty. A tar.gz also has a head before the parts (see plan). The
+// methods' results depend only on their arguments.
 type shape interface {
 	// parts appends the archive's parts that hold entries. entries are all entries
 	// of a page or a single one of them.
@@ -42,11 +43,11 @@ func total(parts []part) (n int64) {
 // plan holds the offsets of an archive's pages, so that any offset is reachable
 // without reading the tree from its start.
 type plan struct {
-	head          []byte
+	head          []byte // bytes before the first part; empty except for a tar.gz
 	pages         []pageOffsets
 	directoryAt   int64
 	directorySize int64
-	tail          []byte
+	tail          []byte // bytes after the directory
 }
 
 type pageOffsets struct {
@@ -108,7 +109,8 @@ func (tarShape) end(_, _, _ int64) []byte { return zeroes[:format.TarEnd] }
 
 var zeroes [format.TarEnd]byte
 
-// tarGzipShape is a tar.gz of stored segments and deflated tar headers.
+// tarGzipShape is a tar.gz of stored segments and deflated tar headers. Its plans are
+// made by planTarGzip, which adds the bytes before and after the parts.
 type tarGzipShape struct{}
 
 func (tarGzipShape) parts(to []part, entries []*format.Entry) []part {

@@ -41,8 +41,9 @@ func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest,
 	return s.Open(ctx, org, digest)
 }
 
-// DescribePage expands the stored page b and returns its record x with the fields
-// Size and CRC. A root does not contain the values of these fields.
+// DescribePage expands the stored page b and returns x with the fields Size and CRC
+// of the page. x is the record of the page for a pack's footer; its other fields are
+// known from the root, which does not contain these two values.
 func (s *Store) DescribePage(x format.Segment, b []byte) (format.Segment, error) {
 	plain, err := s.zstdIn.DecodeAll(b, nil)
 	if err != nil {

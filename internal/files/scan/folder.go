@@ -22,15 +22,15 @@ import (
 )
 
 // DirOptions adjusts CommitDir and CommitOverlay. CommitOverlay ignores
-// Confidential and Verify. The zero value includes everything within the library's
-// limits except sockets, pipes, and devices.
+// Confidential and Verify. The zero value includes everything within Scanner.Limits
+// except sockets, pipes, and devices.
 type DirOptions struct {
 	// Ignore reports whether an entry is excluded, a folder with its content. Paths
 	// are relative and slash-separated.
 	Ignore func(path string, isDir bool) bool
-	// MaxBytes replaces the library's limit of the total size of the tree's files; 0
-	// keeps that limit. MaxFiles limits the number of files; 0 means no
-	// further limit.
+	// MaxBytes replaces Scanner.Limits.TotalBytes, the limit of the total size of the
+	// tree's files; 0 keeps that limit. MaxFiles limits the number of files; 0 means
+	// no limit other than Scanner.Limits.Entries.
 	MaxBytes, MaxFiles int64
 	// KeepParents reports whether a folder is only included as the parent of an
 	// included entry. Such a folder gets mode 0755 and the Unix epoch as time. nil

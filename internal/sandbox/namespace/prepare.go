@@ -54,7 +54,8 @@ func (sb *instance) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sb.group.Join(sb.process.Pid); err != nil && !errors.Is(err, syscall.ESRCH) { // see writeRecord
+	// ESRCH means that init has ended: the request below then fails with the reason.
+	if err := sb.group.Join(sb.process.Pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	if err := sb.driver.writeRecord(sb.spec.ID, sb.process.Pid); err != nil {

@@ -20,8 +20,9 @@ var (
 )
 
 // checkAnswer compares the response with the API document. The caller can read the body
-// afterwards: checkAnswer replaces a JSON body by a copy, checks an event stream while
-// the caller reads it, and does not read other bodies.
+// afterwards: checkAnswer replaces a JSON body by a copy, and checks an event stream while
+// the caller reads it. If the document describes no body, checkAnswer reads one byte and
+// puts it back. It does not read other bodies.
 func (x *exchange) checkAnswer(resp *http.Response) {
 	if !x.isOurs(resp) {
 		return
