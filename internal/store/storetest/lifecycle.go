@@ -107,9 +107,7 @@ func firstError[T any](all iter.Seq2[T, error]) error {
 // addOtherMethods calls each method of the store that errs does not contain, with zero
 // arguments, and adds its error to errs.
 func addOtherMethods(ctx context.Context, s store.Store, errs map[string]error) {
-	methods := reflect.TypeFor[store.Store]()
-	for i := range methods.NumMethod() {
-		m := methods.Method(i)
+	for m := range reflect.TypeFor[store.Store]().Methods() {
 		if _, called := errs[m.Name]; called || m.Name == "Close" {
 			continue
 		}
@@ -118,7 +116,7 @@ func addOtherMethods(ctx context.Context, s store.Store, errs map[string]error) 
 			in = append(in, reflect.Zero(m.Type.In(n)))
 		}
 		out := reflect.ValueOf(s).MethodByName(m.Name).Call(in)
-		errs[m.Name], _ = out[len(out)-1].Interface().(error)
+		errs[m.Name], _ = reflect.TypeAssert[error](out[len(out)-1])
 	}
 }
 
