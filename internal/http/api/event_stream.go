@@ -58,9 +58,10 @@ func (s *eventStream) run(ctx context.Context) {
 }
 
 // follow writes events as they are appended to the journal, and a heartbeat after
-// each Config.Heartbeat without events.
+// each Config.Heartbeat without events. Next returns available events even if ctx has
+// ended, so follow checks ctx before each call.
 func (s *eventStream) follow(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		frames, last, done, err := s.follower.Next(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -76,6 +77,7 @@ func (s *eventStream) follow(ctx context.Context) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // send writes and flushes frames. It returns false if this fails, for example because

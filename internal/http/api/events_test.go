@@ -288,34 +288,72 @@ func TestSlowJournalRead(t *testing.T) {
 	}
 }
 
+// streamEnds contains the events that end a stream of the token.
+var streamEnds = map[string]func(w *world, tokenID string){
+	"when the token is revoked": func(w *world, tokenID string) {
+		if err := w.auth.RevokeToken(w.Context(), w.caller, tokenID); err != nil {
+			w.Fatal(err)
+		}
+	},
+	"when the token expires": func(w *world, _ string) { w.pass(100 * 24 * time.Hour) },
+	"when the server stops":  func(w *world, _ string) { w.stop() },
+}
+
+// followWithNewToken follows a new run with a new token and returns the token's ID.
+func (w *world) followWithNewToken() (s *clientStream, tokenID string) {
+	w.Helper()
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	token, err := w.auth.CreateToken(w.Context(), w.caller, stint.NewToken{Name: "watch"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.follow(request{path: "/v1/runs/" + run.ID + "/events", token: token.Secret}), token.ID
+}
+
 func TestEndOfStreams(t *testing.T) {
-	for name, end := range map[string]func(w *world, tokenID string){
-		"when the token is revoked": func(w *world, tokenID string) {
-			if err := w.auth.RevokeToken(w.Context(), w.caller, tokenID); err != nil {
-				w.Fatal(err)
-			}
-		},
-		"when the token expires": func(w *world, _ string) { w.pass(100 * 24 * time.Hour) },
-		"when the server stops":  func(w *world, _ string) { w.stop() },
-	} {
+	for name, end := range streamEnds {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *api.Config) { c.Heartbeat = 20 * time.Millisecond })
-			w.newAgent("reviewer")
-			run := w.newRun("reviewer", "x")
-			token, err := w.auth.CreateToken(t.Context(), w.caller, stint.NewToken{Name: "watch"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := w.follow(request{path: "/v1/runs/" + run.ID + "/events", token: token.Secret})
+			s, tokenID := w.followWithNewToken()
 			if f := s.skipHeartbeats(); f.Event != "status" {
 				t.Errorf("the stream begins with %+v", f)
 			}
-			end(w, token.ID)
+			end(w, tokenID)
 			for _, f := range s.all() { // blocks if the stream does not end
 				if f.Event != "heartbeat" {
 					t.Errorf("the stream returned %+v", f)
 				}
 			}
+		})
+	}
+}
+
+// endlessJournal is a journal that always has another event, so that a reader of it
+// never waits.
+type endlessJournal struct{ store.Journal }
+
+func (endlessJournal) Events(_ context.Context, _ string, after int64, _ int) ([]stint.Event, error) {
+	data := []byte(`{"stream":"stdout","content":"` + strings.Repeat("x", 64<<10) + `"}`)
+	return []stint.Event{{Seq: after + 1, Type: stint.EventOutput, Data: data}}, nil
+}
+
+func TestEndOfBusyStreams(t *testing.T) {
+	for name, end := range streamEnds {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *api.Config) {
+				c.Heartbeat = 20 * time.Millisecond
+				c.Feed = feed.New(endlessJournal{c.Idempotency.(store.Journal)}, inproc.New(), false)
+			})
+			s, tokenID := w.followWithNewToken()
+			s.mustNext("output")
+			end(w, tokenID)
+			for range 1000 { // more events than the buffers of the connection contain
+				if _, ok := s.next(); !ok {
+					return
+				}
+			}
+			t.Error("the stream continues")
 		})
 	}
 }
