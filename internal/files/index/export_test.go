@@ -2,6 +2,7 @@ package index
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/stint-dev/stint/internal/files/format"
@@ -19,11 +20,30 @@ func (x *Index) Places(org string, h format.Hash) ([]format.Chunk, error) {
 	return all, err
 }
 
-// Hold keeps the organisation's shard in use until release is called. Hold returns
-// when the shard is open.
+// MaxLoaded is the maximum number of organisations in memory that are not in use.
+const MaxLoaded = maxLoaded
+
+// Loaded returns the number of organisations in memory. It waits until none is in use.
+func (x *Index) Loaded() (n int) {
+	x.mu.Lock()
+	shards := slices.Collect(maps.Values(x.shards))
+	x.mu.Unlock()
+	for _, s := range shards {
+		s.mu.Lock()
+		if s.log != nil {
+			n++
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Hold keeps the organisation's shard in use until the shard is released. Hold returns
+// when the shard is open, and release when the shard is no longer in use.
 func (x *Index) Hold(org string) (release func()) {
-	held, done := make(chan struct{}), make(chan struct{})
+	held, done, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(released)
 		_ = x.with(org, func(*shard) error {
 			close(held)
 			<-done
@@ -31,5 +51,5 @@ func (x *Index) Hold(org string) (release func()) {
 		})
 	}()
 	<-held
-	return func() { close(done) }
+	return func() { close(done); <-released }
 }

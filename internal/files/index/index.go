@@ -38,7 +38,7 @@ type Index struct {
 	// cannot add them again.
 	dropped *lru.Cache[droppedPack, struct{}]
 
-	mu     sync.Mutex // guards the fields below; no shard is locked while mu is held
+	mu     sync.Mutex // guards the fields below; no call waits for a shard while it holds mu
 	closed bool
 	shards map[string]*shard
 	loaded []*shard // ordered by their last use, the latest last
@@ -143,12 +143,9 @@ func (x *Index) with(org string, do func(*shard) error) error {
 	if strings.Contains(org, "/") || org == "lock" || blob.CheckKey(org) != nil {
 		return fmt.Errorf("chunk index: %q is not an organisation's name", org)
 	}
-	s, unused, err := x.use(org)
+	s, err := x.use(org)
 	if err != nil {
 		return err
-	}
-	for _, u := range unused {
-		u.free()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,15 +155,15 @@ func (x *Index) with(org string, do func(*shard) error) error {
 	return do(s)
 }
 
-// use returns the organisation's shard, and the least recently used shards that must
-// be freed to stay within the limits.
-func (x *Index) use(org string) (s *shard, unused []*shard, err error) {
+// use returns the organisation's shard. It frees the least recently used shards that
+// exceed the limits. A shard in use cannot be freed, so a later call of use tries again.
+func (x *Index) use(org string) (*shard, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return nil, nil, errClosed
+		return nil, errClosed
 	}
-	s = x.shards[org]
+	s := x.shards[org]
 	if s == nil {
 		s = &shard{dir: filepath.Join(x.dir, org)}
 		x.shards[org] = s
@@ -176,10 +173,10 @@ func (x *Index) use(org string) (s *shard, unused []*shard, err error) {
 	for i, l := range slices.Backward(x.loaded) {
 		chunks += l.size.Load()
 		if l != s && (len(x.loaded)-i > maxLoaded || chunks > maxLoadedChunks) {
-			unused = slices.Clone(x.loaded[:i+1])
-			x.loaded = slices.Delete(x.loaded, 0, i+1)
+			inUse := slices.DeleteFunc(slices.Clone(x.loaded[:i+1]), (*shard).free)
+			x.loaded = slices.Replace(x.loaded, 0, i+1, inUse...)
 			break
 		}
 	}
-	return s, unused, nil
+	return s, nil
 }

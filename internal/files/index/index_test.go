@@ -314,6 +314,23 @@ func TestBusyOrganisationDoesNotBlockOthers(t *testing.T) {
 	check(t, x, "org_busy", model{"p": {0, 1}, "q": {1, 1}}, 3)
 }
 
+// TestBusyOrganisationIsUnloadedLater uses more organisations than are kept in memory
+// while the first one is in use. The first one must not stay in memory for ever.
+func TestBusyOrganisationIsUnloadedLater(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	add(t, x, "org_busy", "p", pack{0, 1})
+	release := x.Hold("org_busy")
+	for i := range 80 {
+		add(t, x, fmt.Sprintf("org_%d", i), "p", pack{i, 1})
+	}
+	release()
+	add(t, x, "org_more", "p", pack{0, 1})
+	if n := x.Loaded(); n > index.MaxLoaded {
+		t.Errorf("%d organisations are in memory, want at most %d", n, index.MaxLoaded)
+	}
+}
+
 // TestConcurrentOrganisations adds packs and looks them up while organisations
 // are unloaded.
 func TestConcurrentOrganisations(t *testing.T) {

@@ -91,12 +91,14 @@ func (s *shard) unload() {
 	s.size.Store(0)
 }
 
-// free unloads the shard unless it is in use.
-func (s *shard) free() {
-	if s.mu.TryLock() {
-		defer s.mu.Unlock()
-		s.unload()
+// free unloads the shard and returns true, unless the shard is in use.
+func (s *shard) free() bool {
+	if !s.mu.TryLock() {
+		return false
 	}
+	defer s.mu.Unlock()
+	s.unload()
+	return true
 }
 
 // close unloads the shard for good.
