@@ -159,6 +159,32 @@ func TestFormerVersionsFiles(t *testing.T) {
 	}
 }
 
+// TestDropWithoutCompaction checks that a log that cannot be compacted, for example on a
+// full disk, does not prevent the removal of packs: their deletion frees the disk.
+func TestDropWithoutCompaction(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x, m := open(t, dir), model{"kept": {0, 10}, "large": {0, 30_000}}
+	for name, p := range m {
+		add(t, x, "org_a", name, p)
+	}
+	obstacle := filepath.Join(dir, "org_a", "chunks.log.new")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also if the drop is repeated
+		if err := x.Drop("org_a", []string{"large"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(m, "large")
+	check(t, x, "org_a", m, 20)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, open(t, dir), "org_a", m, 20)
+}
+
 // TestUnopenableFilesStay checks that Find returns an error if a file exists but cannot
 // be opened, for example because the process has too many open files. The index must
 // not remove the file.

@@ -376,8 +376,11 @@ func TestDroppedPacksAreRemoved(t *testing.T) {
 	}
 	check(t, x, "org_a", m, 30)
 	info, err := os.Stat(filepath.Join(dir, "org_a", "chunks.log"))
-	if err != nil || info.Size() > 2<<20 {
-		t.Errorf("the log has %d bytes after all but 3000 chunks were dropped, %v", info.Size(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 2<<20 || info.Mode().Perm() != 0o600 {
+		t.Errorf("after all but 3000 chunks were dropped, the log has %d bytes and the mode %o", info.Size(), info.Mode().Perm())
 	}
 	if err := x.Close(); err != nil {
 		t.Fatal(err)

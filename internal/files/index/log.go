@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
@@ -151,21 +150,23 @@ func (r *logReader) section() (p section, records []byte, ok bool) {
 	return p, b[name:], stored == p.sum
 }
 
-// compact writes the log again without the dropped sections.
+// compact writes the log again without the dropped sections, and unloads the shard.
 func (s *shard) compact() error {
 	path := filepath.Join(s.dir, logName)
-	f, err := os.Create(path + ".new")
-	if err == nil {
-		err = errors.Join(s.copyTo(f), f.Close())
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
 	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	err = errors.Join(s.copyTo(w), w.Flush(), f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("compacting a log of the chunk index: %w", err) // the next load removes the new file
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	s.unload()
-	return s.load()
+	return nil
 }
 
 func (s *shard) copyTo(w io.Writer) error {

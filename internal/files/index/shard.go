@@ -124,7 +124,7 @@ func (s *shard) enter(p section, records []byte) {
 }
 
 // find calls visit for the chunks with the hash h until visit returns false. If a
-// record is damaged, find empties the log.
+// record is damaged, find empties the log and unloads the shard.
 func (s *shard) find(h *format.Hash, visit func(format.Chunk) bool) error {
 	for n := s.last[partOf(h[:])]; n > 0; n = s.before[n-1] {
 		i := sort.Search(len(s.packs), func(i int) bool { return s.packs[i].first >= n }) - 1
@@ -163,33 +163,40 @@ func (s *shard) add(pack string, segments []format.Segment) error {
 	return nil
 }
 
-// drop marks packs as dropped and waits until the marks are on the disk. After an
-// error it can be repeated.
+// drop marks packs as dropped and waits until the log is on the disk. It waits even if
+// the log has no such pack, because the latest truncation or renaming of the log may not
+// be on the disk yet. After an error, drop can be repeated.
 func (s *shard) drop(packs []string) error {
 	var errs []error
-	any := false
 	for _, name := range packs {
 		n, ok := s.numbers[name]
 		if !ok {
 			continue
 		}
-		any = true
 		delete(s.numbers, name)
 		s.packs[n].dropped = true
 		s.wasted += s.sectionEnd(n) - s.packs[n].offset
 		errs = append(errs, s.packs[n].writeDropped(s.log))
 	}
-	if !any {
-		return nil
-	}
-	if err := errors.Join(append(errs, s.log.Sync())...); err != nil {
+	if err := errors.Join(append(errs, s.log.Sync(), s.syncDir())...); err != nil {
 		s.unload() // the next load shows which marks were written
 		return fmt.Errorf("dropping packs from a log of the chunk index: %w", err)
 	}
-	if s.wasted < minWasted || s.wasted < s.end/2 {
-		return nil
+	if s.wasted >= minWasted && s.wasted >= s.end/2 {
+		// A failure does no harm: the log is longer than necessary, and the next drop
+		// tries again. On a full disk, drop must succeed before packs can be deleted.
+		_ = s.compact()
 	}
-	return s.compact()
+	return nil
+}
+
+// syncDir waits until the names of files in the folder are on the disk.
+func (s *shard) syncDir() error {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // sectionEnd returns the offset at which the section of pack n ends.
@@ -200,12 +207,13 @@ func (s *shard) sectionEnd(n int) int64 {
 	return s.end
 }
 
-// reset empties a damaged log, as if its packs had never been added.
+// reset empties a damaged log, as if its packs had never been added, and unloads the
+// shard.
 func (s *shard) reset() error {
 	err := s.log.Truncate(0)
 	s.unload()
 	if err != nil {
 		return fmt.Errorf("emptying a damaged log of the chunk index: %w", err)
 	}
-	return s.load()
+	return nil
 }
