@@ -271,14 +271,14 @@ func TestRenew(t *testing.T) {
 		err  error
 		want error
 	}{
-		"renewed":                {},
-		"others are marked":      {keys: append(packKeysOf(t, l, other), org+"/manifests/"+other.Digest)},
-		"its root is marked":     {keys: []string{root}},
-		"both are marked":        {keys: []string{root, pack}, want: files.ErrStale},
-		"its pack is marked":     {keys: []string{pack}, want: files.ErrStale},
-		"its root is gone":       {gone: root, want: files.ErrStale},
-		"its pack is gone":       {gone: pack, want: files.ErrStale},
-		"the books do not speak": {err: broken, want: broken},
+		"renewed":                  {},
+		"others are marked":        {keys: append(packKeysOf(t, l, other), org+"/manifests/"+other.Digest)},
+		"its root is marked":       {keys: []string{root}},
+		"both are marked":          {keys: []string{root, pack}, want: files.ErrStale},
+		"its pack is marked":       {keys: []string{pack}, want: files.ErrStale},
+		"its root is gone":         {gone: root, want: files.ErrStale},
+		"its pack is gone":         {gone: pack, want: files.ErrStale},
+		"the marks cannot be read": {err: broken, want: broken},
 	} {
 		s.objects = maps.Clone(whole)
 		delete(s.objects, k.gone)

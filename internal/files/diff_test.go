@@ -324,7 +324,7 @@ func TestComparisonDoesNotBlockOthers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := ask(ctx, orgs[0]); !errors.Is(err, context.Canceled) {
-			t.Errorf("without other comparisons: %v", err)
+			t.Errorf("after a cancellation: %v", err)
 		}
 		hold(orgs[1])
 		if err := ask(t.Context(), orgs[2]); stint.KindOf(err) != stint.KindUnavailable {

@@ -120,7 +120,7 @@ func TestHashingDoesNotBlockOthers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := ask(ctx, org, mine, files.Zip); !errors.Is(err, context.Canceled) {
-			t.Errorf("without other requests: %v", err)
+			t.Errorf("after a cancellation: %v", err)
 		}
 		close(s.goOn)
 		long.Wait()

@@ -36,7 +36,7 @@ func TestDottedTargetsAreCheap(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := files.CheckDotted(ctx, t.TempDir(), deep, c.target); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s, without other requests: %v", c.name, err)
+			t.Errorf("%s, after a cancellation: %v", c.name, err)
 		}
 	}
 }
