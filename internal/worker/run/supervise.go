@@ -128,8 +128,8 @@ func (s *state) watchBudget(ctx context.Context) {
 // checkBudget adds a warning to the output when a limit is nearly reached, once for
 // each limit, and ends a run that exceeds a limit.
 func (s *state) checkBudget() {
-	warning, err := s.meter.Check()
-	if warning != "" {
+	warnings, err := s.meter.Check()
+	for _, warning := range warnings {
 		s.output.Notice(transcript.Notice("budget", warning))
 	}
 	if err != nil {

@@ -20,22 +20,22 @@ func (e *BudgetError) Error() string { return e.message }
 
 // Check compares the usage with the limits. It returns a warning once for each
 // limit that is nearly reached, and a *BudgetError if the run must end.
-func (m *Meter) Check() (warning string, err error) {
+func (m *Meter) Check() (warnings []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.used() {
 		switch {
 		case l.used > l.max:
-			return "", &BudgetError{fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", l.text, l.name)}
-		case warning == "" && l.used >= warnAt*l.max && !m.warned[l.name]: // the next call returns a further warning
+			return nil, &BudgetError{fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", l.text, l.name)}
+		case l.used >= warnAt*l.max && !m.warned[l.name]:
 			m.warned[l.name] = true
-			warning = fmt.Sprintf("The run has used %s (limits.%s).", l.text, l.name)
+			warnings = append(warnings, fmt.Sprintf("The run has used %s (limits.%s).", l.text, l.name))
 		}
 	}
 	if model := m.unpriced(); model != nil {
-		return "", noPrice(*model)
+		return nil, noPrice(*model)
 	}
-	return warning, nil
+	return warnings, nil
 }
 
 // unpriced returns the name of a called model that has no price, so that the limit of

@@ -3,6 +3,7 @@ package usage_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,14 +39,15 @@ func TestCheck(t *testing.T) {
 			t.Parallel()
 			m := usage.NewMeter(limits, nil, false)
 			tt.use(m)
-			warning, err := m.Check()
+			warnings, err := m.Check()
+			warning := strings.Join(warnings, "\n")
 			if !strings.Contains(warning, tt.warning) || (warning == "") != (tt.warning == "") {
 				t.Errorf("warning %q, want %q", warning, tt.warning)
 			}
 			if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
 				t.Errorf("error %v, want one with %q", err, tt.fault)
 			}
-			if again, _ := m.Check(); again != "" {
+			if again, _ := m.Check(); len(again) > 0 {
 				t.Errorf("warned again: %q", again)
 			}
 		})
@@ -107,9 +109,10 @@ func TestEachLimitIsWarnedAbout(t *testing.T) {
 	m := usage.NewMeter(stint.Limits{MaxTurns: 10, MaxTokens: 100}, nil, false)
 	m.SetAgent(nil, 9)
 	m.AddCall("a", "a", tokens(45, 45))
-	for _, want := range []string{"9 of 10 turns", "90 of 100 tokens", ""} {
-		if got, err := m.Check(); err != nil || !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("warning %q, %v; want %q", got, err, want)
+	all := []string{"The run has used 9 of 10 turns (limits.maxTurns).", "The run has used 90 of 100 tokens (limits.maxTokens)."}
+	for _, want := range [][]string{all, nil} {
+		if got, err := m.Check(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("warnings %q, %v; want %q", got, err, want)
 		}
 	}
 }
