@@ -61,7 +61,7 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 		Argv:  []string{in.Self, protocol.Verb, file},
 		Files: []framework.File{{Path: file, Content: config}},
 		Stdin: append(prompt, '\n'), KeepStdinOpen: true, Protocol: true,
-		State: framework.State{Keep: []string{protocol.SessionDir}, Check: checkSession},
+		State: framework.State{Keep: []string{protocol.SessionDir}, Check: framework.CheckLogs(checkSession)},
 	}, nil
 }
 

@@ -109,13 +109,10 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: "assistant", ID: d.session}
 }
 
-// checkSession returns an error if a line of a .jsonl file is not JSON. The last
-// line may be incomplete. The file may be large, so checkSession does not split it
-// into a slice of lines.
-func checkSession(name string, content []byte) error {
-	if !bytes.HasSuffix([]byte(name), []byte(".jsonl")) {
-		return nil
-	}
+// checkSession returns an error if a line of the conversation is not JSON. The last
+// line may be incomplete. The conversation may be large, so checkSession does not
+// split it into a slice of lines.
+func checkSession(content []byte) error {
 	for number := 1; len(content) > 0; number++ {
 		line, rest, _ := bytes.Cut(content, []byte("\n"))
 		if !json.Valid(line) && len(rest) > 0 {
