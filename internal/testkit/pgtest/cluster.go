@@ -49,18 +49,25 @@ type server struct {
 func NewCluster(t testing.TB, dir string) *Cluster {
 	t.Helper()
 	c, err := startCluster(dir)
-	if errors.Is(err, errMissing) {
-		requirement.Skip(t, "PostgreSQL is not installed (make deps)")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkStarted(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return c
+}
+
+// checkStarted ends the test if startCluster returned an error: it skips the test if
+// PostgreSQL is not installed, and fails it otherwise.
+func checkStarted(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, errMissing) {
+		requirement.Skip(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func startCluster(dir string) (*Cluster, error) {

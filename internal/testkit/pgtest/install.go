@@ -9,8 +9,7 @@ import (
 	"strconv"
 )
 
-var errMissing = errors.New("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or PATH): " +
-	"run make deps or set " + EnvServer + " to the URL of a server")
+var errMissing = errors.New("PostgreSQL is not installed (make deps)")
 
 // findBinaries returns the folder that contains initdb and postgres. It prefers the
 // newest version in the folders of Debian, which are not in PATH. If PostgreSQL is not

@@ -14,8 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
-
-	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // EnvServer is the environment variable with the postgres:// URL of a server that is
@@ -87,12 +85,7 @@ func URL(t testing.TB) string {
 		return externalURL(ctx, t, server, name)
 	}
 	c, err := sharedCluster()
-	if errors.Is(err, errMissing) {
-		requirement.Skip(t, "PostgreSQL is not installed (make deps)")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkStarted(t, err)
 	if err := c.CreateDatabase(ctx, name); err != nil {
 		t.Fatal(err)
 	}
