@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// crowdCases are tests with concurrent requests.
-var crowdCases = []testCase{
+// concurrencyCases are tests with concurrent requests.
+var concurrencyCases = []testCase{
 	{"a name is used once", oneName},
 	{"version numbers have no gaps", countedVersions},
 	{"one of several cancel requests succeeds", oneCancel},

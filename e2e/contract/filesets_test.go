@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var treeCases = []testCase{
+var fileSetCases = []testCase{
 	{"names and creation", names},
 	{"objects of volumes and artifacts", treeObjects},
 	{"files are stored exactly", exactFiles},

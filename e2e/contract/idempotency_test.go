@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var repeatCases = []testCase{
+var idempotencyCases = []testCase{
 	{"an idempotency key repeats the response", replays},
 	{"a key of another request", reusedKey},
 	{"a key that is in use", keyInUseNow},

@@ -22,9 +22,9 @@ type testCase struct {
 func testCases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{
-		slowCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
-		secretCases, repeatCases, listCases, treeCases, downloadCases, artifactCases, agentCases,
-		accessCases, headerCases, toolCases, crowdCases,
+		timingCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
+		secretCases, idempotencyCases, listCases, fileSetCases, downloadCases, artifactCases, agentCases,
+		accessCases, headerCases, mcpCases, concurrencyCases,
 	} {
 		all = append(all, group...)
 	}

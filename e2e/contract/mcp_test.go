@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var toolCases = []testCase{
+var mcpCases = []testCase{
 	{"tools run an agent and read its results", toolsRunAgent},
 	{"tools cancel a run", toolsCancel},
 }

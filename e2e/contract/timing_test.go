@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// slowCases are tests that mostly wait.
-var slowCases = []testCase{
+// timingCases are tests that mostly wait.
+var timingCases = []testCase{
 	{"a stream without events has heartbeats", heartbeat},
 	{"the time limit", timeLimit},
 	{"an agent that ignores its time limit", ignoredTimeLimit},
