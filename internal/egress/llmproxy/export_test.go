@@ -1,6 +1,10 @@
 package llmproxy
 
-import "github.com/stint-dev/stint"
+import (
+	"slices"
+
+	"github.com/stint-dev/stint"
+)
 
 // Metered writes a response to a usage meter in pieces of n bytes. It returns the model and
 // the reported usage.
@@ -21,6 +25,18 @@ func Estimated(response []byte, events, anthropic bool, requestBytes int64, inte
 	m := newUsageMeter(events)
 	_, _ = m.Write(response)
 	return m.usage(anthropic, requestBytes, interrupted)
+}
+
+// EstimatedCompressed writes a gzip-compressed response of an unknown format to a usage meter. It
+// returns the usage, which is estimated from the decompressed size.
+func EstimatedCompressed(response []byte) stint.Tokens {
+	m := newUsageMeter(false)
+	to, finish := m.tap("gzip", false)
+	for piece := range slices.Chunk(response, 32<<10) {
+		_, _ = to.Write(piece)
+	}
+	finish()
+	return m.usage(false, 0, false)
 }
 
 // NewUsageMeter returns a new usage meter.

@@ -1,6 +1,8 @@
 package llmproxy_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
 	"net"
@@ -112,5 +114,33 @@ func TestLongResponsesAreEstimated(t *testing.T) {
 	model, got := llmproxy.Metered([]byte(padded(response, 16<<20+1)), false, false, 32<<10)
 	if diff := cmp.Diff(stint.Tokens{ModelCalls: 1}, got); diff != "" || model != "" {
 		t.Errorf("in pieces: model %q (-want +got):\n%s", model, diff)
+	}
+}
+
+// TestCompressedResponsesAreLimited checks that the compressed size and the decompressed size of
+// a counted response are limited.
+func TestCompressedResponsesAreLimited(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		level      int
+		size       int   // MiB
+		from, upTo int64 // counted MiB
+	}{
+		{"a small response", gzip.BestSpeed, 1, 1, 1},
+		{"more than 128 MiB of text", gzip.BestSpeed, 129, 128, 128},
+		{"more than 16 MiB of gzip", gzip.NoCompression, 20, 15, 17},
+	} {
+		var mebibyte bytes.Buffer
+		z, err := gzip.NewWriterLevel(&mebibyte, c.level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = z.Write(make([]byte, 1<<20))
+		z.Close()
+		got := llmproxy.EstimatedCompressed(bytes.Repeat(mebibyte.Bytes(), c.size)) // gzip texts can be concatenated
+		if n := 4 * got.OutputTokens; n < c.from<<20 || n > c.upTo<<20 {
+			t.Errorf("%s: %d bytes are counted, want %d to %d MiB", c.name, n, c.from, c.upTo)
+		}
 	}
 }
