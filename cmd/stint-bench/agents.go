@@ -59,14 +59,13 @@ func (l *lab) agents(ctx context.Context) {
 // agentOverhead measures the time of a run less the time of its program.
 func (l *lab) agentOverhead(ctx context.Context, s *server, name string) {
 	var overhead, command []time.Duration
-	inTurn(ctx, 0, max(l.samples/25, 2)+1, func(ctx context.Context) bool {
+	for range max(l.samples/25, 2) + 1 {
 		begin := time.Now()
 		id := s.completed(ctx, stint.NewRun{Agent: name, Prompt: "Say something."})
 		whole := time.Since(begin)
-		command = append(command, s.logged(ctx, id, "cause"))
-		overhead = append(overhead, whole-command[len(command)-1])
-		return true
-	})
+		inside := s.logged(ctx, id, "cause")
+		command, overhead = append(command, inside), append(overhead, whole-inside)
+	}
 	// The first run fills the caches.
 	row := compare(name+": a run from POST to its end, less its program's time", latency(overhead[1:]), "its program's time in the sandbox", latency(command[1:]))
 	l.add(row, atMost("p50", row.Measured.P50Ms, 50, "ms"))
