@@ -237,8 +237,11 @@ func (d *demo) printResult(ctx context.Context) error {
 	}
 	var runs []*stint.Run // the newest first
 	for r, err := range c.Runs.List(ctx, client.RunFilter{}) {
-		run, getErr := c.Runs.Get(ctx, r.ID)
-		if err := errors.Join(err, getErr); err != nil {
+		if err != nil {
+			return err
+		}
+		run, err := c.Runs.Get(ctx, r.ID)
+		if err != nil {
 			return err
 		}
 		runs = append(runs, run)
