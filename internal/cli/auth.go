@@ -38,7 +38,7 @@ into STINT_URL.`,
 	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; same default as stint serve)")
 	flags.StringVar(&in.Org, "org", "", "organisation; created if it does not exist (default \"default\")")
 	flags.StringVar(&in.Name, "name", "", "name of the token in lists (default \"login\")")
-	flags.StringVar(&expires, "expires", "", "life of the token, such as 12h or 90d; at most 365d (default 90d)")
+	flags.StringVar(&expires, "expires", "", "lifetime of the token in whole days, such as 30d; at most 365d (default 90d)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
 		if in.ExpiresInDays, err = days(expires); err != nil {
 			return usage(c, "--expires: %s", err)

@@ -24,8 +24,8 @@ on this data folder; if there is none, it works directly. The exit code is 1 if
 damage is left.
 
 With --repair, damaged data is restored from other copies of the same content.
-If there is no copy, push the files again to any volume and repair once more;
-this also repairs the old versions.`,
+If there is no copy, push the files again as a volume of another name, and repair
+once more. This also repairs the old versions.`,
 		Args: exactly(),
 	}
 	dataFlag(c, &data)

@@ -20,13 +20,13 @@ refers to. A server does the same regularly (see --gc-every of 'stint serve').
 Gc asks the server that runs on this data folder; if there is none, it works
 directly. Runs and pushes can continue meanwhile.
 
-A file that is found unreferenced is deleted by a later collection, after the
-grace period. With --grace 0 it is deleted at once: use that only while no other
-process stores files.`,
+A collection marks unreferenced data that is older than the grace period, and the
+next collection deletes it. With --grace 0, unreferenced data is deleted at once:
+use this only while no other process stores files.`,
 		Args: exactly(),
 	}
 	dataFlag(c, &data)
-	c.Flags().StringVar(&grace, "grace", "", "how long unreferenced files are kept, such as 24h (default: the server's setting)")
+	c.Flags().StringVar(&grace, "grace", "", "minimum age of unreferenced data to be deleted, such as 24h (default: the server's setting)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) error {
 		cfg, err := a.serverConfig(data)

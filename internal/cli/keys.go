@@ -53,7 +53,7 @@ func (a *app) keysRotate() *cobra.Command {
 		Use:   "rotate",
 		Short: "Create new keys; existing files stay readable",
 		Long: `Rotate creates a new key for each organisation, or for the one given by --org.
-New files are encrypted with it; other servers of the same database use it after
+New files are encrypted with it; other servers of the same database use it within
 a minute. Older keys are kept for existing files, which are not rewritten.
 
 With --installation, the key in the data folder is replaced: all data that is

@@ -79,7 +79,7 @@ limit, 130 cancelled.`,
 		return usage(c, "%s", message)
 	})
 	flags := root.PersistentFlags()
-	flags.BoolVar(&a.json, "json", false, "print JSON, one value a line")
+	flags.BoolVar(&a.json, "json", false, "print JSON, one value per line")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print more on standard error")
 	flags.StringVar(&a.url, "url", "", "address of the server (also STINT_URL)")
 	root.AddGroup(

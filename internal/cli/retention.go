@@ -59,7 +59,8 @@ func (t volumeCommands) remove() *cobra.Command {
 		return tree.ID, trees.Delete(ctx, tree.ID)
 	})
 	c.Long = fmt.Sprintf(`Rm removes %ss with all their versions or, as NAME@VERSION, one version that
-is not the current one, is not protected, and is not used by a checkpoint.
+is not the current one, is not protected, and is not used by a checkpoint or an
+active run.
 
 Files of a checkpoint stay readable for runs that continue from it. Unreferenced
 data is deleted by the server's next garbage collections.`, t.kind)

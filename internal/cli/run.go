@@ -22,13 +22,14 @@ type runFlags struct {
 	detach                           bool
 }
 
-func (f *runFlags) add(c *cobra.Command) {
+// add adds the flags to a command. version is the agent's version by default.
+func (f *runFlags) add(c *cobra.Command, version string) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.vars, "var", nil, "variable K=V for the agent (repeatable)")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "secret K=V for the agent; K alone takes the value of the environment variable K (repeatable)")
 	flags.StringArrayVar(&f.volumes, "volume", nil, "volume N=V: use version V of volume N; N alone the latest (repeatable)")
 	flags.StringVar(&f.artifact, "artifact", "", "artifact N[@V]: start from version V of artifact N and store the result in it")
-	flags.StringVar(&f.version, "agent-version", "", "version of the agent (default latest)")
+	flags.StringVar(&f.version, "agent-version", "", "version of the agent (default "+version+")")
 	flags.StringVar(&f.timeout, "timeout", "", "time limit such as 90s or 10m")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "label K=V of the run (repeatable)")
 	flags.IntVar(&f.priority, "priority", 0, "0 to 9; higher ones start earlier")
@@ -50,7 +51,7 @@ func (a *app) run() *cobra.Command {
 		Long:  "Run starts an agent with a prompt and follows it until it has ended.\n" + followText,
 		Args:  exactly("AGENT", "PROMPT"),
 	}
-	f.add(c)
+	f.add(c, "latest")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var n stint.NewRun
 		name, version, _ := strings.Cut(args[0], "@")
@@ -72,12 +73,14 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 		Long: "Continue starts the next run of a session, with the conversation of its last run\nand the latest agent, artifact, and volumes.\n" + followText,
 		Args: exactly("SESSION", "PROMPT"),
 	}
+	version := "latest"
 	if verb == "resume" {
+		version = "that of the checkpoint"
 		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Start a new session from a checkpoint"
 		c.Long = "Resume starts a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time. It starts a new session.\n" + followText
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
-	f.add(c)
+	f.add(c, version)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		n := stint.NewRun{SessionID: args[0]}
 		if verb == "resume" {

@@ -330,7 +330,7 @@ func (a *app) printLog(e stint.LogEntry) error {
 
 func (a *app) runsMetrics() *cobra.Command {
 	return &cobra.Command{
-		Use: "metrics RUN", Short: "Show what a run used", Args: exactly("RUN"),
+		Use: "metrics RUN", Short: "Show the CPU, memory, and disk use of a run", Args: exactly("RUN"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			m, err := c.Runs.Metrics(ctx, args[0])
 			if err != nil {

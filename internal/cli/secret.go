@@ -25,13 +25,17 @@ func (a *app) secretSet() *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME [VALUE]",
 		Short: "Store a secret, or replace it",
-		Long: `Set stores a secret that agents of your organisation can use as
-${{ secrets.NAME }}. Without VALUE it is read from the terminal, or from standard
-input without its last line end:
+		Long: `Set stores a secret of your organisation. Every run of the organisation gets it as
+the environment variable NAME, and definitions can refer to it as
+${{ secrets.NAME }}. If a definition names hosts for the secret, or uses it as the
+model's key or in a header of an MCP server, its agent gets a placeholder instead.
+
+Without VALUE, the secret is read from the terminal, or from standard input without
+its last line end:
 
   stint secret set API_KEY < key.txt
 
-A VALUE on the command line can be seen by others on this machine.`,
+Other users of this machine can see a VALUE on the command line.`,
 		Args: exactly("NAME", "[VALUE]"),
 		RunE: a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 			name, value, given := strings.Cut(args[0], "=")

@@ -24,8 +24,8 @@ name in capitals, such as STINT_LOG_LEVEL) or by a key of the configuration
 file. Flags take precedence over the environment, and the environment over the
 file.
 
-After the first Ctrl-C the server accepts no more runs and waits for the active
-ones, at most for the time of --drain. The second ends it at once.`,
+After the first Ctrl-C the server starts no more runs and waits for the active
+runs, at most for the time of --drain. The second Ctrl-C ends the server at once.`,
 		Args: exactly(),
 	}
 	for _, s := range config.Settings() {

@@ -22,12 +22,13 @@ func (a *app) tokenCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print it, once",
-		Long: `Create creates a token for a program or another machine. Only the token is printed
-on standard output; it is shown only once and not stored. Use it as STINT_TOKEN.`,
+		Long: `Create creates a token for a program or another machine, and prints only the token
+on standard output. The token is shown only once, because the server stores only
+its hash. Use it as STINT_TOKEN.`,
 		Args: exactly("[NAME]"),
 	}
 	c.Flags().StringVar(&n.Name, "name", "", "name of the token, instead of the argument")
-	c.Flags().StringVar(&expires, "expires", "", "life of the token, such as 30d; at most 365d (default 90d)")
+	c.Flags().StringVar(&expires, "expires", "", "lifetime of the token in whole days, such as 30d; at most 365d (default 90d)")
 	c.Flags().StringSliceVar(&n.Scopes, "scope", nil, "scopes of the token: "+strings.Join(stint.Scopes, ", ")+" (default: all of yours)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -76,7 +77,7 @@ func (a *app) tokenList() *cobra.Command {
 }
 
 func (a *app) tokenRevoke() *cobra.Command {
-	return a.each("revoke TOKEN-ID...", "End tokens at once", "revoked", func(ctx context.Context, c *client.Client, id string) (string, error) {
+	return a.each("revoke TOKEN-ID...", "Revoke tokens immediately", "revoked", func(ctx context.Context, c *client.Client, id string) (string, error) {
 		return id, c.Tokens.Revoke(ctx, id)
 	})
 }
