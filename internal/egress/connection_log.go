@@ -88,7 +88,7 @@ func (c *connection) requestEntry(x proxy.Exchange) log.Entry {
 	return log.Entry{
 		Time: x.Begin, Connection: c.id, Action: log.Allow, Rule: x.Rule, Protocol: x.Protocol,
 		Method: x.Method, URL: x.URL, Host: x.Host, Port: x.Port, Status: x.Status, Duration: x.Duration,
-		RequestBytes: x.RequestBytes, ResponseBytes: x.ResponseBytes,
+		RequestBytes: x.RequestBytes, ResponseBytes: x.ResponseBytes, Secrets: x.Secrets,
 	}
 }
 

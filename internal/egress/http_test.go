@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -302,12 +303,14 @@ func TestInspectedHostsLogRequests(t *testing.T) {
 		t.Errorf("the secret's host got %q, %v", got, err)
 	}
 	b.await("of the request", func(e log.Entry) bool {
-		return e.URL == "https://api.example/v1" && e.Status == 200 && e.Rule == "allow *.example"
+		return e.URL == "https://api.example/v1" && e.Status == 200 && e.Rule == "allow *.example" && slices.Equal(e.Secrets, []string{"KEY"})
 	})
 	if got, err := get("front.example", trusted); err != nil || got != "Bearer stint-placeholder-1" {
 		t.Errorf("the inspected host got %q, %v", got, err)
 	}
-	b.await("of the request", func(e log.Entry) bool { return e.URL == "https://front.example/v1" && e.Status == 200 })
+	b.await("of the request", func(e log.Entry) bool {
+		return e.URL == "https://front.example/v1" && e.Status == 200 && e.Secrets == nil
+	})
 	// If a host is neither inspected nor has secrets, clients see its own certificate.
 	if got, err := get("plain.example", roots); err != nil || got != "Bearer stint-placeholder-1" {
 		t.Errorf("the plain host got %q, %v", got, err)

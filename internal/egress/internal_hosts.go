@@ -28,7 +28,7 @@ func (u *Uplink) openInternal() error {
 	}
 	var err error
 	u.model, err = llmproxy.New(llmproxy.Config{
-		Type: m.Type, BaseURL: m.BaseURL, Key: m.Key, Count: m.Count, Heard: m.Heard,
+		Type: m.Type, BaseURL: m.BaseURL, Key: m.Key, KeyName: m.KeyName, Count: m.Count, Heard: m.Heard,
 		Dial: u.dialProvider, Roots: c.Roots, Idle: c.IdleTimeout, Now: c.Now,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func TestModelKeysAndPaths(t *testing.T) {
 	} {
 		t.Run(c.kind+c.path, func(t *testing.T) {
 			b := w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) {
-				r.Model = &egress.Model{Type: c.kind, BaseURL: c.base, Key: c.key}
+				r.Model = &egress.Model{Type: c.kind, BaseURL: c.base, Key: c.key, KeyName: "MODEL_KEY"}
 			}})
 			r, err := http.NewRequest(c.method, "http://model.stint.internal"+c.path, nil)
 			if err != nil {
@@ -56,6 +57,13 @@ func TestModelKeysAndPaths(t *testing.T) {
 			if diff := cmp.Diff(c.want, <-seen); diff != "" {
 				t.Error(diff)
 			}
+			var inserted []string
+			if c.key != "" {
+				inserted = []string{"MODEL_KEY"}
+			}
+			b.await("of the call", func(e log.Entry) bool {
+				return e.Rule == "provider" && e.Status == 200 && slices.Equal(e.Secrets, inserted)
+			})
 		})
 	}
 }

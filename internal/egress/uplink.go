@@ -43,6 +43,7 @@ type Model struct {
 	Type    string // anthropic, openai-responses or openai-chat
 	BaseURL string // base URL of the API, without a final slash
 	Key     string // API key that is inserted into requests; may be empty
+	KeyName string // name of the secret with the key
 	// Count receives the tokens of each successful call. answered is the model named in
 	// the response, asked the model named in the request; each may be empty. Count is
 	// called concurrently. If the response was interrupted, t is the usage that it

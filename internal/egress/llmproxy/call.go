@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -74,6 +75,11 @@ func (c *modelCall) outgoing(ctx context.Context, r *http.Request) *http.Request
 		out.ContentLength = int64(n)
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body.data)), nil }
 		out.Body, _ = out.GetBody() // does not fail
+	}
+	if name := c.p.c.KeyName; name != "" && c.p.c.Key != "" {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { c.x.Secrets = []string{name} }, // called within RoundTrip
+		})
 	}
 	return out.WithContext(ctx)
 }

@@ -33,6 +33,7 @@ type Config struct {
 	Type    string // stint.ProviderAnthropic, ProviderResponses or ProviderChat
 	BaseURL string
 	Key     string // empty for none
+	KeyName string // name of the secret with the key, for the log
 	// Dial connects to an address that the policy allows. If the policy refuses the
 	// host, the error is a policy.Refusal.
 	Dial  conntrack.DialFunc

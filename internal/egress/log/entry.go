@@ -26,8 +26,9 @@ type Entry struct {
 	Port          uint16
 	Status        int // status of the HTTP response
 	Duration      time.Duration
-	RequestBytes  int64 // bytes from the sandbox, of the request's body or of the tunnel
-	ResponseBytes int64 // bytes to the sandbox, of the response's body or of the tunnel
-	Count         int64 // number of suppressed entries
+	RequestBytes  int64    // bytes from the sandbox, of the request's body or of the tunnel
+	ResponseBytes int64    // bytes to the sandbox, of the response's body or of the tunnel
+	Count         int64    // number of suppressed entries
+	Secrets       []string // names of the secrets that were inserted into the request, sorted
 	Error         string
 }

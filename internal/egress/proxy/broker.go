@@ -87,49 +87,48 @@ func (c *Redactors) of(secrets []policy.Secret) *masking.Masker {
 	return r
 }
 
-// header returns a header's value with secrets instead of their placeholders, and
-// reports whether it inserted any. If a secret cannot be sent, it returns a fault.
-func (b *broker) header(name, value string) (string, bool, *fault) {
+// header returns a header's value with secrets instead of their placeholders, and the
+// names of the inserted secrets. If a secret cannot be sent, it returns a fault.
+func (b *broker) header(name, value string) (out string, inserted []string, f *fault) {
 	if name == "Authorization" {
-		if out, inserted, f := b.basic(value); inserted || f != nil {
+		if out, inserted, f := b.basic(value); len(inserted) > 0 || f != nil {
 			return out, inserted, f
 		}
 	}
-	inserted := false
 	for i := range b.secrets {
 		if strings.Contains(value, b.secrets[i].Placeholder) {
-			inserted = true
+			inserted = append(inserted, b.secrets[i].Name)
 			if f := checkSecret(&b.secrets[i]); f != nil {
-				return "", false, f
+				return "", nil, f
 			}
 		}
 	}
-	if !inserted {
-		return value, false, nil
+	if len(inserted) == 0 {
+		return value, nil, nil
 	}
-	return b.replacer.Replace(value), true, nil
+	return b.replacer.Replace(value), inserted, nil
 }
 
 // basic is like header for the base64 text of Basic authorization. If the value has
 // another scheme or is malformed, basic inserts nothing.
-func (b *broker) basic(value string) (string, bool, *fault) {
+func (b *broker) basic(value string) (out string, inserted []string, f *fault) {
 	scheme, encoded, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
-		return value, false, nil
+		return value, nil, nil
 	}
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(encoded), "="))
 	if err != nil {
-		return value, false, nil
+		return value, nil, nil
 	}
-	out, inserted, f := b.header("", string(plain))
-	if !inserted {
-		return value, false, f
+	out, inserted, f = b.header("", string(plain))
+	if len(inserted) == 0 {
+		return value, nil, f
 	}
-	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(out)), true, nil
+	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(out)), inserted, nil
 }
 
 // query is like header for the query of a URL. It percent-encodes the secrets.
-func (b *broker) query(q string) (string, bool, *fault) {
+func (b *broker) query(q string) (replaced string, inserted []string, f *fault) {
 	var out strings.Builder
 	done := 0
 	for i := 0; i < len(q); i++ {
@@ -138,18 +137,19 @@ func (b *broker) query(q string) (string, bool, *fault) {
 			continue
 		}
 		if f := checkSecret(s); f != nil {
-			return "", false, f
+			return "", nil, f
 		}
+		inserted = append(inserted, s.Name)
 		out.WriteString(q[done:i])
 		out.WriteString(escapeQuery(s.Value))
 		done = i + n
 		i = done - 1
 	}
 	if done == 0 {
-		return q, false, nil
+		return q, nil, nil
 	}
 	out.WriteString(q[done:])
-	return out.String(), true, nil
+	return out.String(), inserted, nil
 }
 
 // placeholderAt returns the secret with the placeholder at the beginning of q, and the

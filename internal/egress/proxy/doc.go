@@ -67,9 +67,10 @@ type Exchange struct {
 	ResponseBytes int64 // bytes of the response body as the server sent it
 	Begin         time.Time
 	Duration      time.Duration
-	Refused       bool   // the policy or this package refused the request
-	Rule          string // rule that allowed or refused the request
-	Err           error  // error without secrets; nil for none
+	Refused       bool     // the policy or this package refused the request
+	Rule          string   // rule that allowed or refused the request
+	Secrets       []string // names of the secrets that were sent, sorted
+	Err           error    // error without secrets; nil for none
 }
 
 // Handler forwards the requests of connections. Its fields must not be changed after the

@@ -24,8 +24,9 @@ type exchange struct {
 	record   Exchange
 	target   string // path and query as the client sent them
 	broker   *broker
-	upgrade  string // the protocol that the client requests
-	overload bool   // the headers of all requests in progress are too large
+	inserted []string // names of the secrets in the outgoing request, sorted
+	upgrade  string   // the protocol that the client requests
+	overload bool     // the headers of all requests in progress are too large
 	sent     atomic.Int64
 	received atomic.Int64
 
@@ -122,7 +123,9 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
 		t = x.conn.up.upgrades()
 	}
 	ctx := httptrace.WithClientTrace(x.r.Context(), &httptrace.ClientTrace{
-		GotConn:        func(i httptrace.GotConnInfo) { x.record.Rule = ruleOf(i.Conn) }, // called within RoundTrip
+		GotConn: func(i httptrace.GotConnInfo) { // called within RoundTrip
+			x.record.Rule, x.record.Secrets = ruleOf(i.Conn), x.inserted
+		},
 		Got1xxResponse: x.hint,
 	})
 	res, err := t.RoundTrip(out.WithContext(ctx))

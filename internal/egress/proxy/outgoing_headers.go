@@ -9,9 +9,9 @@ import (
 
 // outgoingHeaders returns the headers of the request to the server: the client's
 // headers with secrets, but without hop-by-hop headers, Host, and Content-Length. inserted
-// reports whether they contain a secret. outgoingHeaders also sets x.upgrade, and keeps
+// contains the names of these secrets. outgoingHeaders also sets x.upgrade, and keeps
 // the headers of a requested upgrade and "Te: trailers".
-func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *fault) {
+func (x *exchange) outgoingHeaders() (header http.Header, inserted []string, f *fault) {
 	in := x.r.Header
 	header = make(http.Header, len(in)+2)
 	for name, values := range in {
@@ -19,11 +19,11 @@ func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *faul
 			continue
 		}
 		if x.broker != nil {
-			var found bool
+			var found []string
 			if values, found, f = x.insertSecrets(name, values); f != nil {
-				return nil, false, f
+				return nil, nil, f
 			}
-			inserted = inserted || found
+			inserted = append(inserted, found...)
 		}
 		header[name] = values
 	}
@@ -46,15 +46,15 @@ func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *faul
 }
 
 // insertSecrets returns the values of a header with secrets instead of their
-// placeholders, and reports whether it inserted any.
-func (x *exchange) insertSecrets(name string, values []string) (out []string, inserted bool, f *fault) {
+// placeholders, and the names of the inserted secrets.
+func (x *exchange) insertSecrets(name string, values []string) (out, inserted []string, f *fault) {
 	for _, v := range values {
 		value, found, f := x.broker.header(name, v)
 		if f != nil {
-			return nil, false, f
+			return nil, nil, f
 		}
 		out = append(out, value)
-		inserted = inserted || found
+		inserted = append(inserted, found...)
 	}
 	return out, inserted, nil
 }

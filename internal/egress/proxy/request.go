@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -132,13 +133,15 @@ func (x *exchange) outgoing() (*http.Request, *fault) {
 		return nil, f
 	}
 	if x.broker != nil && hasQuery {
-		var found bool
+		var found []string
 		if query, found, f = x.broker.query(query); f != nil {
 			return nil, f
 		}
-		inserted = inserted || found
+		inserted = append(inserted, found...)
 	}
-	if inserted {
+	if len(inserted) > 0 {
+		slices.Sort(inserted)
+		x.inserted = slices.Compact(inserted)
 		header["Accept-Encoding"] = []string{"identity"} // secrets can be redacted only in an uncompressed response
 	}
 	out := &http.Request{

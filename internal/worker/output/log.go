@@ -105,6 +105,13 @@ func (p *Pipeline) networkMetadata(e log.Entry) map[string]any {
 			m[name] = n
 		}
 	}
+	if len(e.Secrets) > 0 {
+		names := make([]string, len(e.Secrets))
+		for i, name := range e.Secrets {
+			names[i] = p.c.Masker.Mask(name)
+		}
+		m["secrets"] = names
+	}
 	if e.Duration > 0 {
 		m["durationMs"] = e.Duration.Milliseconds()
 	}

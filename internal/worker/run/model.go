@@ -44,7 +44,7 @@ func (s *state) modelProxy() *egress.Model {
 		Heard: func() { s.meter.Heard(s.Now()) },
 	}
 	if key := d.Provider.APIKey; key != nil {
-		m.Key = s.a.Secrets()[key.Secret]
+		m.Key, m.KeyName = s.a.Secrets()[key.Secret], key.Secret
 	}
 	return m
 }
