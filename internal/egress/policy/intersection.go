@@ -5,19 +5,6 @@ import (
 	"strings"
 )
 
-// ParseRules parses rules; see ParseRule. It returns the first error.
-func ParseRules(texts []string) ([]Rule, error) {
-	rules := make([]Rule, 0, len(texts))
-	for _, text := range texts {
-		r, err := ParseRule(text)
-		if err != nil {
-			return nil, err
-		}
-		rules = append(rules, r)
-	}
-	return rules, nil
-}
-
 // Intersect returns rules that match exactly the destinations that both a rule of a and
 // a rule of b match. It omits rules that another one covers.
 func Intersect(a, b []Rule) []Rule {

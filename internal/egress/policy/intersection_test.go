@@ -11,9 +11,13 @@ import (
 
 func parseRules(t *testing.T, text string) []policy.Rule {
 	t.Helper()
-	rules, err := policy.ParseRules(strings.Fields(text))
-	if err != nil {
-		t.Fatal(err)
+	var rules []policy.Rule
+	for word := range strings.FieldsSeq(text) {
+		r, err := policy.ParseRule(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, r)
 	}
 	return rules
 }
