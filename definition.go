@@ -8,27 +8,27 @@ import (
 // Definition describes an agent: its framework, its inputs, and its limits.
 // Users write it as YAML or JSON with these keys.
 type Definition struct {
-	Name         string                    `json:"name,omitempty"`
-	Description  string                    `json:"description,omitempty"`
-	Framework    string                    `json:"framework"`
-	Command      []string                  `json:"command,omitempty"`
-	Image        string                    `json:"image,omitempty"`
-	Instructions string                    `json:"instructions,omitempty"`
-	Model        string                    `json:"model,omitempty"`
-	Provider     *Provider                 `json:"provider,omitempty"`
-	Environment  map[string]string         `json:"environment,omitempty"`
-	Volumes      map[string]VolumeMount    `json:"volumes,omitempty"`
-	Artifact     *ArtifactMount            `json:"artifact,omitempty"`
-	Network      *Network                  `json:"network,omitempty"`
-	Secrets      map[string]BrokeredSecret `json:"secrets,omitempty"`
-	Resources    *Resources                `json:"resources,omitempty"`
-	Limits       *Limits                   `json:"limits,omitempty"`
-	Timeout      string                    `json:"timeout,omitempty"`
-	Sandbox      string                    `json:"sandbox,omitempty"`
-	MCPServers   map[string]MCPServer      `json:"mcpServers,omitempty"`
-	Output       *Output                   `json:"output,omitempty"`
-	Retries      *Retries                  `json:"retries,omitempty"`
-	Placement    *Placement                `json:"placement,omitempty"`
+	Name         string                 `json:"name,omitempty"`
+	Description  string                 `json:"description,omitempty"`
+	Framework    string                 `json:"framework"`
+	Command      []string               `json:"command,omitempty"`
+	Image        string                 `json:"image,omitempty"`
+	Instructions string                 `json:"instructions,omitempty"`
+	Model        string                 `json:"model,omitempty"`
+	Provider     *Provider              `json:"provider,omitempty"`
+	Environment  map[string]string      `json:"environment,omitempty"`
+	Volumes      map[string]VolumeMount `json:"volumes,omitempty"`
+	Artifact     *ArtifactMount         `json:"artifact,omitempty"`
+	Network      *Network               `json:"network,omitempty"`
+	Secrets      map[string]SecretUse   `json:"secrets,omitempty"`
+	Resources    *Resources             `json:"resources,omitempty"`
+	Limits       *Limits                `json:"limits,omitempty"`
+	Timeout      string                 `json:"timeout,omitempty"`
+	Sandbox      string                 `json:"sandbox,omitempty"`
+	MCPServers   map[string]MCPServer   `json:"mcpServers,omitempty"`
+	Output       *Output                `json:"output,omitempty"`
+	Retries      *Retries               `json:"retries,omitempty"`
+	Placement    *Placement             `json:"placement,omitempty"`
 }
 
 // Provider is the model endpoint of an agent. The agent receives the address of
@@ -83,9 +83,11 @@ type Network struct {
 	Inspect []string `json:"inspect,omitempty"`
 }
 
-// BrokeredSecret lists the hosts to which the egress proxy sends the secret's
-// value in place of its placeholder.
-type BrokeredSecret struct {
+// SecretUse names a secret that the agent uses. If Hosts is not empty, the agent has a
+// placeholder, which the egress proxy replaces by the value in requests to these hosts.
+// Otherwise the value is an environment variable of the agent, unless the stored secret
+// has hosts of its own.
+type SecretUse struct {
 	Hosts []string `json:"hosts,omitempty"`
 }
 

@@ -1,5 +1,7 @@
 package stint
 
+import "slices"
+
 // Scopes of a token.
 const (
 	ScopeRead  = "read"  // read everything in the organisation
@@ -34,9 +36,26 @@ type NewToken struct {
 	Scopes        []string `json:"scopes,omitempty"`
 }
 
-// Secret describes a stored secret of an organisation, without its value.
+// Secret describes a stored secret of an organisation, without its value. If Hosts is not
+// empty, the value is sent only to these hosts and is never readable in a sandbox. If
+// Agents is not empty, only the agents with these names can use the secret.
 type Secret struct {
-	Name      string `json:"name"`
-	CreatedAt Time   `json:"createdAt"`
-	UpdatedAt Time   `json:"updatedAt"`
+	Name      string   `json:"name"`
+	Hosts     []string `json:"hosts,omitempty"`
+	Agents    []string `json:"agents,omitempty"`
+	CreatedAt Time     `json:"createdAt"`
+	UpdatedAt Time     `json:"updatedAt"`
+}
+
+// NewSecret is the body of PUT /v1/secrets/:name. If Hosts or Agents is nil, the list of an
+// existing secret is kept; an empty list removes the limit.
+type NewSecret struct {
+	Value  string   `json:"value"`
+	Hosts  []string `json:"hosts,omitzero"`
+	Agents []string `json:"agents,omitzero"`
+}
+
+// IsFor reports whether an agent can use the secret.
+func (s *Secret) IsFor(agent string) bool {
+	return len(s.Agents) == 0 || slices.Contains(s.Agents, agent)
 }

@@ -281,7 +281,11 @@ func TestRequestsOfEveryResource(t *testing.T) {
 		{"GET /v1/tokens/tok_1", func() error { return second(c.Tokens.Get(ctx, "tok_1")) }},
 		{"GET /v1/tokens?limit=100", func() error { return walk(c.Tokens.List(ctx)) }},
 		{"DELETE /v1/tokens/tok_1", func() error { return c.Tokens.Revoke(ctx, "tok_1") }},
-		{`PUT /v1/secrets/K {"value":"v"}`, func() error { return second(c.Secrets.Put(ctx, "K", "v")) }},
+		{`PUT /v1/secrets/K {"value":"v"}`, func() error { return second(c.Secrets.Put(ctx, "K", stint.NewSecret{Value: "v"})) }},
+		{`PUT /v1/secrets/K {"value":"v","hosts":["a.test"],"agents":[]}`, func() error {
+			return second(c.Secrets.Put(ctx, "K", stint.NewSecret{Value: "v", Hosts: []string{"a.test"}, Agents: []string{}}))
+		}},
+		{"GET /v1/secrets/K", func() error { return second(c.Secrets.Get(ctx, "K")) }},
 		{"GET /v1/secrets?limit=100", func() error { return walk(c.Secrets.List(ctx)) }},
 		{"DELETE /v1/secrets/K", func() error { return c.Secrets.Delete(ctx, "K") }},
 	}

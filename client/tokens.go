@@ -37,9 +37,13 @@ func (t *Tokens) Revoke(ctx context.Context, id string) error {
 type Secrets struct{ c *Client }
 
 // Put stores a secret. It replaces a secret of the same name.
-func (s *Secrets) Put(ctx context.Context, name, value string) (*stint.Secret, error) {
-	put := call{method: http.MethodPut, path: []string{"secrets", name}, body: map[string]string{"value": value}}
-	return fetch[stint.Secret](ctx, s.c, put)
+func (s *Secrets) Put(ctx context.Context, name string, n stint.NewSecret) (*stint.Secret, error) {
+	return fetch[stint.Secret](ctx, s.c, call{method: http.MethodPut, path: []string{"secrets", name}, body: n})
+}
+
+// Get returns a secret without its value.
+func (s *Secrets) Get(ctx context.Context, name string) (*stint.Secret, error) {
+	return get[stint.Secret](ctx, s.c, "secrets", name)
 }
 
 // List iterates over the stored secrets in the order of their names, and ends after an

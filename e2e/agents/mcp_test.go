@@ -19,7 +19,7 @@ import (
 // runsOfOtherAgents checks that an agent with access to the API can run other agents,
 // up to the maximum depth of the server.
 func runsOfOtherAgents(w *tenant) {
-	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // a stored secret is also available to child runs
+	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", stint.NewSecret{Value: modelKey}) // a stored secret is also available to child runs
 	installation.Check(w, err)
 	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats its prompt."})
 	w.agent("caller", object{"mcpServers": object{"stint": object{"url": "http://" + stint.APIAlias + "/mcp"}}})

@@ -37,6 +37,7 @@ func continueWork(t *testing.T, o *opened) {
 	o.usesTokens()
 	c := o.client()
 	usesStoredSecret(t, c)
+	warnsOfUnnamedSecrets(t, o, c)
 	usesInputs(t, o, c)
 	refusesDocker(t, c)
 	continuesSessions(t, c)
@@ -150,6 +151,40 @@ func usesStoredSecret(t *testing.T, c *client.Client) {
 	r := checkOutput(t, c, stint.NewRun{Agent: "secretive", Prompt: `printf %s "$API_KEY" | sha256sum; echo "it is $API_KEY"`}, sum(value)+"  -\nit is ***\n")
 	if story := installation.Story(t, c, r.ID); strings.Contains(story, value) {
 		t.Errorf("the run shows the secret:\n%s", story)
+	}
+}
+
+// warnsOfUnnamedSecrets checks that runs do not receive secrets that their definitions do
+// not name, and that the logs of the server and of these runs say so.
+func warnsOfUnnamedSecrets(t *testing.T, o *opened, c *client.Client) {
+	t.Helper()
+	const warning = "receives only the stored secrets"
+	if n := strings.Count(o.Log(), warning); n != 1 {
+		t.Errorf("the server's log has %d warnings:\n%s", n, o.Log())
+	}
+	const prompt = `echo "${#OTHER}${#API_KEY}"`
+	warned := func(want string) []string {
+		t.Helper()
+		var entries []string
+		for _, e := range installation.Logs(t, c, checkOutput(t, c, stint.NewRun{Agent: "secretive", Prompt: prompt}, want).ID, stint.LogSystem) {
+			if e.Level == "warn" {
+				entries = append(entries, e.Message)
+			}
+		}
+		return entries
+	}
+	if entries := warned("023\n"); len(entries) != 1 || !strings.Contains(entries[0], "OTHER") || strings.Contains(entries[0], "API_KEY") {
+		t.Errorf("the run's warnings are %q", entries)
+	}
+	if out := o.stint("secret", "check"); !strings.Contains(out, "secrets: {OTHER: {}}") {
+		t.Errorf("stint secret check printed %q", out)
+	}
+	a, err := c.Agents.Find(t.Context(), "secretive")
+	installation.Check(t, err)
+	_, _, err = c.Agents.CreateVersion(t.Context(), a.ID, []byte(`{"framework":"shell","environment":{"API_KEY":"${{ secrets.API_KEY }}"},"secrets":{"OTHER":{}}}`))
+	installation.Check(t, err)
+	if entries := warned("2423\n"); len(entries) != 0 {
+		t.Errorf("after a push, the run's warnings are %q", entries)
 	}
 }
 

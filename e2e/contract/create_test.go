@@ -169,7 +169,9 @@ func environmentOrder(w *tenant) {
 	w.must(201, request{method: "PUT", path: "/v1/secrets/B", body: object{"value": "stored B"}}, nil)
 	w.must(201, request{method: "PUT", path: "/v1/secrets/C", body: object{"value": "stored C"}}, nil)
 	w.must(201, request{method: "PUT", path: "/v1/secrets/D", body: object{"value": "stored D"}}, nil)
-	w.agent("printer", object{"environment": object{"A": "defined A", "B": "defined B", "C": "defined C", "D": "defined D"}})
+	w.agent("printer", object{
+		"environment": object{"A": "defined A", "B": "defined B", "C": "defined C", "D": "defined D"}, "secrets": object{"B": object{}, "C": object{}, "D": object{}},
+	})
 	// Values of secrets are masked in output. Therefore, the script prints only the
 	// first word of each value, in upper case.
 	out, _ := w.runOutput(object{

@@ -135,18 +135,20 @@ func storedSecrets(w *tenant) {
 	items := list[object](w, "/v1/secrets", nil)
 	w.equal("secrets", 2, len(items))
 	w.equal("members", []string{"createdAt", "name", "updatedAt"}, keys(items[0]))
-	out, r := w.runOutput(object{"prompt": `echo "${#API_KEY} $API_KEY"`})
-	w.equal("output", "19 ***\n", out)
+	w.agent("named", object{"secrets": object{"API_KEY": object{}}})
+	out, r := w.runOutput(object{"agent": "named", "prompt": `echo "${#API_KEY} $API_KEY ${#B}"`})
+	w.equal("output", "19 *** 0\n", out)
+	out, _ = w.runOutput(object{"prompt": `echo "${#API_KEY} stored-and-hidden-2"; env | grep -c -e API_KEY -e ^B= || true`})
+	w.equal("output of an agent that names no secret, which is not masked", "0 stored-and-hidden-2\n0\n", out)
 	if strings.Contains(w.allData(r)+fmt.Sprint(items), "stored-and-hidden") {
 		w.Error("a stored secret is visible")
 	}
 	other := w.other()
-	out, _ = other.runOutput(object{"prompt": `echo "${#API_KEY}"`})
-	w.equal("in another organisation", "0\n", out)
+	other.agent("named", object{"secrets": object{"API_KEY": object{}}})
+	other.wantRunError(object{"agent": "named"}, 400, missing, "secrets.API_KEY")
 	w.must(204, request{method: "DELETE", path: "/v1/secrets/API_KEY"}, nil)
 	w.wantError(request{method: "DELETE", path: "/v1/secrets/API_KEY"}, 404, notFound, "API_KEY")
-	out, _ = w.runOutput(object{"prompt": `echo "${#API_KEY}"`})
-	w.equal("after its deletion", "0\n", out)
+	w.wantRunError(object{"agent": "named"}, 400, missing, "secrets.API_KEY")
 	for _, bad := range []string{"1A", "A-B", "STINT_X", "LD_PRELOAD"} {
 		w.wantError(request{method: "PUT", path: "/v1/secrets/" + bad, body: object{"value": "valuable"}}, 400, invalid)
 	}

@@ -155,6 +155,8 @@ true`
 	if r.Status != stint.Completed {
 		t.Fatalf("the run is %s: %s\n%s", r.Status, installation.Value(r.Error), out)
 	}
+	w.checkLogged(r.ID, map[string]any{"url": "https://bank.example.com/with", "action": "allow", "secrets": []string{"KEY"}})
+	w.checkLogged(r.ID, map[string]any{"url": "https://evil.example.net/without", "action": "allow", "secrets": nil})
 	if got, want := api.all(), "bank.example.com/with Bearer "+value; len(got) != 1 || got[0] != want {
 		t.Errorf("the server received %q, want %q", got, want)
 	}

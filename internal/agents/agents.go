@@ -17,9 +17,15 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
+// Store is the part of store.Store that a Service needs.
+type Store interface {
+	store.Agents
+	Secrets(ctx context.Context, org string) ([]store.Secret, error)
+}
+
 // Config contains the dependencies of a Service. Store and IDs are required.
 type Config struct {
-	Store store.Agents
+	Store Store
 	IDs   *stint.IDs
 	Now   func() time.Time // default: time.Now
 	// Check returns an error for a valid definition that this server does not
@@ -29,7 +35,7 @@ type Config struct {
 
 // Service implements the use cases of agents. It is safe for concurrent use.
 type Service struct {
-	store store.Agents
+	store Store
 	ids   *stint.IDs
 	now   func() time.Time
 	check func(*stint.Definition) error
@@ -52,6 +58,9 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 	}
 	if e := stint.CheckName("name", d.name); e != nil {
 		return stint.Agent{}, e
+	}
+	if err := s.checkSecrets(ctx, c, d.name, d.definition, nil); err != nil {
+		return stint.Agent{}, err
 	}
 	now := stint.TimeOf(s.now())
 	v := s.newVersion(c, s.ids.New(stint.PrefixAgent), d, now)
@@ -82,6 +91,10 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 	if d.name != "" && d.name != a.Name {
 		return stint.AgentVersion{}, false, stint.InvalidParam("name",
 			"The definition is for '%s', but this agent is '%s'. Omit 'name', or create another agent.", d.name, a.Name)
+	}
+	previous := func() (*stint.Definition, error) { return s.current(ctx, c.OrgID, &a) }
+	if err := s.checkSecrets(ctx, c, a.Name, d.definition, previous); err != nil {
+		return stint.AgentVersion{}, false, err
 	}
 	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.newVersion(c, a.ID, d, stint.TimeOf(s.now())))
 	return withoutDefinition(head), added, store.PublicError(err, "agent", agentID)

@@ -52,6 +52,19 @@ func (s *Service) Version(ctx context.Context, org, agentID, reference string) (
 	return v.AgentVersion, err
 }
 
+// current returns the definition of the agent's current version.
+func (s *Service) current(ctx context.Context, org string, a *stint.Agent) (*stint.Definition, error) {
+	v, err := s.store.AgentVersion(ctx, org, a.ID, a.CurrentVersionID, 0)
+	if err != nil {
+		return nil, store.PublicError(err, "agent version", a.CurrentVersionID)
+	}
+	d := new(stint.Definition) // validated when it was stored
+	if err := json.Unmarshal(v.Definition, d); err != nil {
+		return nil, fmt.Errorf("decode definition %s: %w", v.ID, err)
+	}
+	return d, nil
+}
+
 func withName(raw json.RawMessage, name string) (json.RawMessage, error) {
 	var members map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -70,9 +83,10 @@ func withName(raw json.RawMessage, name string) (json.RawMessage, error) {
 // parsed is a valid definition: the agent's name, and the other members in
 // canonical form with their digest.
 type parsed struct {
-	name      string
-	canonical json.RawMessage
-	digest    string // hex SHA-256
+	name       string
+	definition *stint.Definition
+	canonical  json.RawMessage
+	digest     string // hex SHA-256
 }
 
 // parse validates a definition, and removes its name and its top-level members that
@@ -107,5 +121,5 @@ func (s *Service) parse(raw []byte) (parsed, error) {
 		return parsed{}, err
 	}
 	digest := sha256.Sum256(canonical)
-	return parsed{name: d.Name, canonical: canonical, digest: hex.EncodeToString(digest[:])}, nil
+	return parsed{name: d.Name, definition: d, canonical: canonical, digest: hex.EncodeToString(digest[:])}, nil
 }

@@ -87,6 +87,9 @@ func Run(ctx context.Context, c config.Config, o Options) (err error) {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	if err := s.logSecretNotices(ctx); err != nil {
+		return err
+	}
 	if err := s.openWorker(ctx); err != nil {
 		return err
 	}

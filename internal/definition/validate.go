@@ -52,6 +52,7 @@ func validate(d *stint.Definition) errorList {
 	}
 	errs.mounts(d)
 	errs.network(d)
+	errs.secrets(d)
 	errs.provider(d)
 	for _, name := range slices.Sorted(maps.Keys(d.MCPServers)) {
 		errs.mcpServer(name, d.MCPServers[name])
@@ -87,21 +88,32 @@ func (l *errorList) framework(d *stint.Definition) {
 	}
 }
 
-// network checks the network mode, and the hosts and addresses of the network's rules
-// and of brokered secrets.
+// network checks the network mode, and the hosts and addresses of the network's rules.
 func (l *errorList) network(d *stint.Definition) {
 	if n := d.Network; n != nil {
 		l.oneOf("network.mode", n.Mode, networkModes)
 		l.rules("network.allow", n.Allow, false)
 		l.rules("network.inspect", n.Inspect, true)
 	}
+}
+
+func (l *errorList) secrets(d *stint.Definition) {
 	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
-		at := "secrets." + name + ".hosts"
-		if len(d.Secrets[name].Hosts) == 0 {
-			l.invalid(at, "A brokered secret is sent only to listed hosts. Add one or more under '%s'.", at)
+		at := "secrets." + name
+		l.add(stint.CheckVariable(at, name))
+		hosts := d.Secrets[name].Hosts
+		if hosts != nil && len(hosts) == 0 {
+			l.invalid(at+".hosts", "'%s.hosts' is empty. List the hosts to which the secret may be sent, or omit 'hosts' if the agent shall read the value.", at)
 		}
-		l.rules(at, d.Secrets[name].Hosts, true)
+		l.rules(at+".hosts", hosts, true)
 	}
+}
+
+// CheckSecretHosts returns an error for each entry that cannot be a host of a secret.
+func CheckSecretHosts(hosts []string) error {
+	var errs errorList
+	errs.rules("hosts", hosts, true)
+	return stint.JoinErrors(errs...)
 }
 
 func (l *errorList) rules(at string, entries []string, hostsOnly bool) {

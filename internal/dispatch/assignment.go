@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
-	"github.com/stint-dev/stint/internal/masking"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -29,7 +26,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 			a.Given, a.Err = l.openGiven(&c.Run)
 		}
 		if a.Err == nil {
-			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID, a.Given)
+			a.Err = l.openStored(ctx, &a)
 		}
 		if a.Err == nil {
 			a.Err = l.completePlan(ctx, &c.Run, a.Plan)
@@ -37,28 +34,6 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 		out[i] = a
 	}
 	return out
-}
-
-// openStored returns the organisation's stored secrets. If these and the secrets of
-// the request together exceed the limits of masking, it returns an error.
-func (l *Local) openStored(ctx context.Context, org string, given map[string]string) (map[string]string, error) {
-	rows, err := l.c.Store.Secrets(ctx, org)
-	if err != nil {
-		return nil, fmt.Errorf("read stored secrets: %w", err)
-	}
-	secrets := make(map[string]string, len(rows))
-	for _, row := range rows {
-		value, err := l.c.Sealer.Open(row.Sealed, row.AssociatedData())
-		if err != nil {
-			return nil, fmt.Errorf("open stored secret %s: %w", row.Name, err)
-		}
-		secrets[row.Name] = string(value)
-	}
-	if masking.CheckLimits("secrets", slices.Concat(slices.Collect(maps.Values(secrets)), slices.Collect(maps.Values(given)))) != nil {
-		return nil, stint.InvalidState("The organisation's stored secrets and those of the run exceed the limit of %d secrets with %d bytes in total. Delete stored secrets that are no longer used.",
-			masking.MaxValues, masking.MaxTotalSize)
-	}
-	return secrets, nil
 }
 
 // openGiven returns the secrets in the request that created the run.

@@ -57,9 +57,12 @@ type Assignment struct {
 	AgentVersionID string
 	Position       store.Position
 	Plan           *definition.Plan
-	Stored         map[string]string // secrets of the organisation; only in memory
+	Stored         map[string]string // secrets of the organisation that the definition names; only in memory
 	Given          map[string]string // secrets of the request; only in memory
-	Err            error             // set if the run cannot be executed; it ends as setup_failed
+	// Unnamed contains the names of secrets that the run would have received in an
+	// earlier release, because its definition did not have to name them.
+	Unnamed []string
+	Err     error // set if the run cannot be executed; it ends as setup_failed
 }
 
 // Secrets returns all secrets of the run by name. Secrets of the request override

@@ -36,7 +36,7 @@ func (hangingStore) AddCheckpoint(ctx context.Context, _ store.Position, _ *stor
 }
 
 func (hangingStore) Claim(context.Context, store.ClaimRequest) ([]store.Claim, error) {
-	return []store.Claim{{Run: store.Run{Spec: []byte(`{}`)}}}, nil
+	return []store.Claim{{Run: store.Run{Spec: []byte(`{"definition":{"secrets":{"KEY":{}}}}`)}}}, nil
 }
 
 func (hangingStore) Secrets(ctx context.Context, _ string) ([]store.Secret, error) {

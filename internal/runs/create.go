@@ -91,11 +91,10 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	plan, err := s.plan(ctx, c.OrgID, n, from, d)
+	plan, err := s.plan(ctx, c.OrgID, n, from, &above, d)
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	plan.Depth, plan.Above = above.depth, above.sessions
 	return s.row(c, n, from, plan)
 }
 
@@ -118,7 +117,7 @@ func (s *Service) definition(ctx context.Context, org, agentID, versionID string
 }
 
 // plan returns the frozen plan of the run.
-func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *source, d *stint.Definition) (*definition.Plan, error) {
+func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *source, above *ancestry, d *stint.Definition) (*definition.Plan, error) {
 	timeout, err := definition.RunTimeout(n, d)
 	if err != nil {
 		return nil, err
@@ -132,8 +131,14 @@ func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *s
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
 		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,
+		Depth: above.depth, Above: above.sessions, UnnamedSecrets: from.agent.UnnamedSecrets,
 	}
-	if err := s.checkInputs(ctx, org, n, p); err != nil {
+	for _, name := range definition.SecretNames(d) {
+		if slices.Contains(above.secrets, name) {
+			p.ParentSecrets = append(p.ParentSecrets, name)
+		}
+	}
+	if err := s.checkInputs(ctx, org, n, from.agent.Name, p); err != nil {
 		return nil, err
 	}
 	if p.Volumes, err = s.resolveVolumes(ctx, org, n, from, p); err != nil {

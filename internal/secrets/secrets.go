@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -51,18 +52,17 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Put creates a secret or replaces its value. created reports whether the secret is
-// new.
-func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (secret stint.Secret, created bool, err error) {
+// Put creates a secret or replaces it. created reports whether the secret is new.
+func (s *Service) Put(ctx context.Context, c auth.Caller, name string, n stint.NewSecret) (secret stint.Secret, created bool, err error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return stint.Secret{}, false, err
 	}
-	if err := check(name, value); err != nil {
+	if err := check(name, &n); err != nil {
 		return stint.Secret{}, false, err
 	}
 	now := stint.TimeOf(s.c.Now())
-	row := store.Secret{OrgID: c.OrgID, Secret: stint.Secret{Name: name, CreatedAt: now, UpdatedAt: now}}
-	if row.Sealed, err = s.c.Sealer.Seal([]byte(value), row.AssociatedData()); err != nil {
+	row := store.Secret{OrgID: c.OrgID, Secret: stint.Secret{Name: name, Hosts: n.Hosts, Agents: n.Agents, CreatedAt: now, UpdatedAt: now}}
+	if row.Sealed, err = s.c.Sealer.Seal([]byte(n.Value), row.AssociatedData()); err != nil {
 		return stint.Secret{}, false, errors.New("seal a secret") // the cause could contain the value
 	}
 	created, err = s.c.Store.PutSecret(ctx, row)
@@ -76,11 +76,27 @@ func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (s
 	return secret, false, err
 }
 
-func check(name, value string) error {
+// maxLimits is the maximum number of a secret's hosts, and of its agents.
+const maxLimits = 64
+
+func check(name string, n *stint.NewSecret) error {
 	if e := stint.CheckVariable("name", name); e != nil {
 		return e
 	}
-	switch {
+	for param, list := range map[string][]string{"hosts": n.Hosts, "agents": n.Agents} {
+		if len(list) > maxLimits {
+			return stint.InvalidParam(param, "'%s' may have %d members at most.", param, maxLimits)
+		}
+	}
+	if err := definition.CheckSecretHosts(n.Hosts); err != nil {
+		return err
+	}
+	for i, agent := range n.Agents {
+		if e := stint.CheckName(fmt.Sprintf("agents[%d]", i), agent); e != nil {
+			return e
+		}
+	}
+	switch value := n.Value; {
 	case value == "":
 		return stint.MissingParam("value", "'value' is required: the secret itself.")
 	case len(value) > store.MaxSecretBytes:
@@ -101,6 +117,14 @@ func (s *Service) read(ctx context.Context, org, name string) (stint.Secret, err
 		return stint.Secret{}, stint.NotFound("secret", name)
 	}
 	return rows[i].Secret, nil
+}
+
+// Get returns a secret. If it does not exist, the error is stint.NotFound.
+func (s *Service) Get(ctx context.Context, c auth.Caller, name string) (stint.Secret, error) {
+	if err := c.Require(stint.ScopeAdmin); err != nil {
+		return stint.Secret{}, err
+	}
+	return s.read(ctx, c.OrgID, name)
 }
 
 // List returns at most limit secrets after the given name, sorted by name.

@@ -53,14 +53,14 @@ func TestSecrets(t *testing.T) {
 
 	for _, name := range []string{"B", "A", "C"} {
 		want := stint.Secret{Name: name, CreatedAt: stint.TimeOf(at), UpdatedAt: stint.TimeOf(at)}
-		got, created, err := service.Put(ctx, c, name, "value of "+name)
+		got, created, err := service.Put(ctx, c, name, stint.NewSecret{Value: "value of " + name})
 		if d := cmp.Diff(want, got); err != nil || !created || d != "" {
 			t.Errorf("Put(%s) returned %v, %v (-want +got):\n%s", name, created, err, d)
 		}
 	}
 	first := at
 	at = at.Add(time.Hour)
-	got, created, err := service.Put(ctx, c, "A", "another")
+	got, created, err := service.Put(ctx, c, "A", stint.NewSecret{Value: "another"})
 	if d := cmp.Diff(stint.Secret{Name: "A", CreatedAt: stint.TimeOf(first), UpdatedAt: stint.TimeOf(at)}, got); err != nil || created || d != "" {
 		t.Errorf("replacing returned %v, %v (-want +got):\n%s", created, err, d)
 	}
@@ -91,17 +91,17 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"1A": stint.CodeInvalidParameter, "LD_PRELOAD": stint.CodeInvalidParameter, "": stint.CodeInvalidParameter} {
-		if _, _, err := service.Put(ctx, c, name, "value"); codeOf(err) != want {
+		if _, _, err := service.Put(ctx, c, name, stint.NewSecret{Value: "value"}); codeOf(err) != want {
 			t.Errorf("the name %q returned %v", name, err)
 		}
 	}
 	for value, want := range map[string]string{"": stint.CodeMissingParameter, "\x00": stint.CodeInvalidParameter, strings.Repeat("x", 32<<10+1): stint.CodeInvalidParameter} {
-		if _, _, err := service.Put(ctx, c, "A", value); codeOf(err) != want {
+		if _, _, err := service.Put(ctx, c, "A", stint.NewSecret{Value: value}); codeOf(err) != want {
 			t.Errorf("a value of %d bytes returned %v", len(value), err)
 		}
 	}
 	writer := auth.Caller{OrgID: c.OrgID, Scopes: []string{"write"}}
-	_, _, put := service.Put(ctx, writer, "A", "x")
+	_, _, put := service.Put(ctx, writer, "A", stint.NewSecret{Value: "x"})
 	_, list := service.List(ctx, writer, "", 1)
 	for verb, err := range map[string]error{"put": put, "list": list, "delete": service.Delete(ctx, writer, "A")} {
 		if codeOf(err) != stint.CodeInsufficientScope {

@@ -28,14 +28,18 @@ type Access interface {
 
 	// PutSecret creates or replaces a stored secret and reports whether it was
 	// created. If the secret would exceed MaxSecrets or MaxSecretBytes, the error is
-	// a *stint.Error.
+	// a *stint.Error. If Hosts or Agents is nil, the list of an existing secret is
+	// kept.
 	PutSecret(ctx context.Context, s Secret) (created bool, err error)
 	Secrets(ctx context.Context, org string) ([]Secret, error) // sorted by name
 	DeleteSecret(ctx context.Context, org, name string) error
+	// SecretNotices returns the organisations whose runs received all stored secrets
+	// in an earlier release. It returns each organisation only once.
+	SecretNotices(ctx context.Context) ([]SecretNotice, error)
 }
 
-// Limits of the stored secrets of an organisation. Every run masks all secrets of its
-// organisation, so the limits equal those of a masker.
+// Limits of the stored secrets of an organisation. A definition may name all of them, so
+// the limits equal those of a masker.
 const (
 	MaxSecrets     = 256
 	MaxSecretBytes = 32 << 10 // of all values together, before sealing
@@ -67,6 +71,15 @@ type Secret struct {
 	stint.Secret
 	OrgID  string
 	Sealed []byte // the value, sealed with AssociatedData
+	// Unnamed is set if the secret was stored by a release in which every run received
+	// it. Only a migration sets it.
+	Unnamed bool
+}
+
+// SecretNotice is an organisation with secrets and agents that an earlier release stored.
+type SecretNotice struct {
+	OrgName         string
+	Secrets, Agents int64
 }
 
 // AssociatedData returns the data that the sealed value is authenticated with, so that

@@ -30,6 +30,9 @@ type Agents interface {
 type Agent struct {
 	stint.Agent
 	OrgID string
+	// UnnamedSecrets is set if the current version was stored by a release in which
+	// every run received all stored secrets. Only a migration sets it.
+	UnnamedSecrets bool
 }
 
 // AgentVersion is a stored version with its definition and the digest of the

@@ -66,6 +66,7 @@ func (a *api) routes() []route {
 		{"DELETE", "/v1/tokens/{id}", "", a.noContent(a.revokeToken), false},
 
 		{"GET", "/v1/secrets", admin, a.get(a.listSecrets), false},
+		{"GET", "/v1/secrets/{name}", admin, a.get(a.getSecret), false},
 		{"PUT", "/v1/secrets/{name}", admin, a.putSecret, false},
 		{"DELETE", "/v1/secrets/{name}", admin, a.noContent(a.deleteSecret), false},
 

@@ -30,13 +30,11 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err != nil {
 		return err
 	}
-	var in struct {
-		Value string `json:"value"`
-	}
+	var in stint.NewSecret
 	if err := decodeJSON(raw, &in); err != nil {
 		return err
 	}
-	secret, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), in.Value)
+	secret, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), in)
 	if err != nil {
 		return err
 	}
@@ -46,6 +44,10 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	}
 	jsonResponse(status, secret).write(w)
 	return nil
+}
+
+func (a *api) getSecret(r *http.Request, c auth.Caller) (any, error) {
+	return a.c.Secrets.Get(r.Context(), c, r.PathValue("name"))
 }
 
 func (a *api) deleteSecret(r *http.Request, c auth.Caller) error {

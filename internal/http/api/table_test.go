@@ -403,7 +403,7 @@ func TestPaths(t *testing.T) {
 	})
 	for path, allow := range map[string]string{
 		"/v1/runs": "GET, HEAD, POST", "/v1/runs/" + words["run"]: "GET, HEAD", "/v1/runs/" + words["run"] + "/cancel": "POST",
-		"/v1/secrets/A": "DELETE, PUT", "/healthz": "GET, HEAD",
+		"/v1/secrets/A": "DELETE, GET, HEAD, PUT", "/healthz": "GET, HEAD",
 	} {
 		for _, method := range []string{"PATCH", "OPTIONS", "DELETE", "get", "NONSENSE-OF-A-METHOD"} {
 			if method == "DELETE" && path == "/v1/secrets/A" {

@@ -129,8 +129,19 @@ func TestLostClaims(t *testing.T) {
 
 func TestMigrateMounts(t *testing.T) {
 	t.Parallel()
+	testMigration(t, sqltest.MigrateMounts)
+}
+
+func TestMigrateSecrets(t *testing.T) {
+	t.Parallel()
+	testMigration(t, sqltest.MigrateSecrets)
+}
+
+// testMigration runs a test of sqltest that undoes migrations and repeats them.
+func testMigration(t *testing.T, test func(testing.TB, store.Store, func(...string) store.Store)) {
+	t.Helper()
 	s := open(t, pgtest.URL(t))
-	sqltest.MigrateMounts(t, s, func(statements ...string) store.Store {
+	test(t, s, func(statements ...string) store.Store {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -76,8 +76,19 @@ func TestLostClaims(t *testing.T) {
 
 func TestMigrateMounts(t *testing.T) {
 	t.Parallel()
+	testMigration(t, sqltest.MigrateMounts)
+}
+
+func TestMigrateSecrets(t *testing.T) {
+	t.Parallel()
+	testMigration(t, sqltest.MigrateSecrets)
+}
+
+// testMigration runs a test of sqltest that undoes migrations and repeats them.
+func testMigration(t *testing.T, test func(testing.TB, store.Store, func(...string) store.Store)) {
+	t.Helper()
 	s := newStore(t)
-	sqltest.MigrateMounts(t, s, func(statements ...string) store.Store {
+	test(t, s, func(statements ...string) store.Store {
 		for _, text := range statements {
 			err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 				_, err := q.ExecContext(ctx, text)

@@ -7,10 +7,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-const selectAgents = `select id, name, version_id, created_at, updated_at, org_id from agents`
+const selectAgents = `select id, name, version_id, created_at, updated_at, org_id, unnamed_secrets from agents`
 
 func scanAgent(r Row) (a store.Agent, err error) {
-	return a, r.Scan(&a.ID, &a.Name, &a.CurrentVersionID, timeAt{&a.CreatedAt}, timeAt{&a.UpdatedAt}, &a.OrgID)
+	return a, r.Scan(&a.ID, &a.Name, &a.CurrentVersionID, timeAt{&a.CreatedAt}, timeAt{&a.UpdatedAt}, &a.OrgID, &a.UnnamedSecrets)
 }
 
 // CreateAgent stores an agent with its first version.
@@ -60,7 +60,7 @@ func (s *Store) AddAgentVersion(ctx context.Context, org string, v store.AgentVe
 		if err := insertAgentVersion(ctx, q, org, v); err != nil {
 			return answer{}, err
 		}
-		_, err = exec(ctx, q, `update agents set version_id = $2, updated_at = $3 where id = $1`, v.AgentID, v.ID, micros(v.CreatedAt))
+		_, err = exec(ctx, q, `update agents set version_id = $2, updated_at = $3, unnamed_secrets = 0 where id = $1`, v.AgentID, v.ID, micros(v.CreatedAt))
 		return answer{head: v, added: true}, err
 	})
 	return a.head, a.added, err

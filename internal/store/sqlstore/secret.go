@@ -23,13 +23,14 @@ func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		n, err := exec(ctx, q, `update secrets set sealed = $3, updated_at = $4 where org_id = $1 and name = $2`,
-			sec.OrgID, sec.Name, sec.Sealed, micros(sec.UpdatedAt))
+		n, err := exec(ctx, q, `update secrets set sealed = $3, updated_at = $4, hosts = coalesce($5, hosts), agents = coalesce($6, agents)
+			where org_id = $1 and name = $2`,
+			sec.OrgID, sec.Name, sec.Sealed, micros(sec.UpdatedAt), asJSON(sec.Hosts), asJSON(sec.Agents))
 		if err != nil || n > 0 {
 			return false, err
 		}
-		_, err = exec(ctx, q, `insert into secrets (org_id, name, sealed, created_at, updated_at) values ($1, $2, $3, $4, $5)`,
-			sec.OrgID, sec.Name, sec.Sealed, micros(sec.CreatedAt), micros(sec.UpdatedAt))
+		_, err = exec(ctx, q, `insert into secrets (org_id, name, sealed, created_at, updated_at, hosts, agents) values ($1, $2, $3, $4, $5, $6, $7)`,
+			sec.OrgID, sec.Name, sec.Sealed, micros(sec.CreatedAt), micros(sec.UpdatedAt), asJSON(sec.Hosts), asJSON(sec.Agents))
 		return err == nil, err
 	})
 }
@@ -60,15 +61,28 @@ func (u secretUsage) check(size int64) error {
 
 // Secrets returns the secrets of an organisation, sorted by name.
 func (s *Store) Secrets(ctx context.Context, org string) ([]store.Secret, error) {
-	return list(ctx, s, "listing secrets", scanSecret, `select name, created_at, updated_at, org_id, sealed from secrets
+	return list(ctx, s, "listing secrets", scanSecret, `select name, hosts, agents, created_at, updated_at, org_id, sealed, unnamed from secrets
 		where org_id = $1 order by name`, org)
 }
 
 func scanSecret(r Row) (sec store.Secret, err error) {
-	return sec, r.Scan(&sec.Name, timeAt{&sec.CreatedAt}, timeAt{&sec.UpdatedAt}, &sec.OrgID, &sec.Sealed)
+	return sec, r.Scan(&sec.Name, jsonOf{&sec.Hosts}, jsonOf{&sec.Agents}, timeAt{&sec.CreatedAt}, timeAt{&sec.UpdatedAt}, &sec.OrgID, &sec.Sealed, &sec.Unnamed)
 }
 
 // DeleteSecret removes a secret.
 func (s *Store) DeleteSecret(ctx context.Context, org, name string) error {
 	return s.writeOne(ctx, "deleting a secret", store.ErrNotFound, `delete from secrets where org_id = $1 and name = $2`, org, name)
+}
+
+// SecretNotices returns the organisations to be warned, and marks them as warned.
+func (s *Store) SecretNotices(ctx context.Context) ([]store.SecretNotice, error) {
+	return change(ctx, s, "reading the notices of secrets", func(ctx context.Context, q Querier) ([]store.SecretNotice, error) {
+		return all(ctx, q, scanSecretNotice, `update orgs set secrets_notice = 0 where secrets_notice = 1 returning name,
+			(select count(*) from secrets s where s.org_id = orgs.id and s.unnamed = 1),
+			(select count(*) from agents a where a.org_id = orgs.id and a.unnamed_secrets = 1 and a.deleted_at is null)`)
+	})
+}
+
+func scanSecretNotice(r Row) (n store.SecretNotice, err error) {
+	return n, r.Scan(&n.OrgName, &n.Secrets, &n.Agents)
 }

@@ -143,6 +143,34 @@ var secretCases = []testCase{
 		w.must(err, "Secrets")
 		w.diff("secrets", []store.Secret{second}, list)
 	}},
+	{"PutSecret keeps hosts and agents that it does not set", func(w *world) {
+		put := func(want store.Secret, change func(*store.Secret)) {
+			w.Helper()
+			s := w.home.secret("KEY", "x")
+			s.CreatedAt, s.UpdatedAt = want.CreatedAt, want.UpdatedAt
+			change(&s)
+			_, err := w.s.PutSecret(w.ctx, s)
+			w.must(err, "PutSecret")
+			list, err := w.s.Secrets(w.ctx, w.home.org)
+			w.must(err, "Secrets")
+			w.diff("secrets", []store.Secret{want}, list)
+		}
+		want := w.home.secret("KEY", "x")
+		want.Hosts, want.Agents = []string{"api.example.com", "*.example.org:443"}, []string{"reviewer"}
+		put(want, func(s *store.Secret) { s.Hosts, s.Agents = want.Hosts, want.Agents })
+		put(want, func(*store.Secret) {})
+		want.Agents = []string{}
+		put(want, func(s *store.Secret) { s.Agents = []string{} })
+		want.Hosts = []string{"b.example.com"}
+		put(want, func(s *store.Secret) { s.Hosts = want.Hosts })
+	}},
+	{"a new installation has no notices of secrets", func(w *world) {
+		_, err := w.s.PutSecret(w.ctx, w.home.secret("KEY", "x"))
+		w.must(err, "PutSecret")
+		notices, err := w.s.SecretNotices(w.ctx)
+		w.must(err, "SecretNotices")
+		w.diff("notices", 0, len(notices))
+	}},
 	{"Secrets are listed by name", func(w *world) {
 		for _, name := range []string{"B", "A", "b", "A_B", "C"} {
 			_, err := w.s.PutSecret(w.ctx, w.home.secret(name, "x"))

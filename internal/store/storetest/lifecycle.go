@@ -77,7 +77,7 @@ func cancelledContext(w *world) {
 		"Checkpoint": second(s.Checkpoint(ctx, org, *b.run.CheckpointID)), "Metrics": second(s.Metrics(ctx, id)),
 		"Agent": second(s.Agent(ctx, org, w.home.agent.ID)), "Agents": second(s.Agents(ctx, org, all)),
 		"FileSets": second(s.FileSets(ctx, org, stint.Artifacts, all)), "FileSetVersion": second(s.FileSetVersion(ctx, org, b.tree.ID, "", 0)),
-		"Tokens": second(s.Tokens(ctx, org, all)), "TokenByHash": second(s.TokenByHash(ctx, b.token.Hash)), "Secrets": second(s.Secrets(ctx, org)),
+		"Tokens": second(s.Tokens(ctx, org, all)), "TokenByHash": second(s.TokenByHash(ctx, b.token.Hash)), "Secrets": second(s.Secrets(ctx, org)), "SecretNotices": second(s.SecretNotices(ctx)),
 		"BeginRequest": second(s.BeginRequest(ctx, org, "key", []byte("f"), at, at, at)), "PurgeRequests": second(s.PurgeRequests(ctx, at)),
 		"MarkObjects": s.MarkObjects(ctx, org, 1, []string{"key"}, at), "UnmarkObjects": s.UnmarkObjects(ctx, org, []string{"key"}),
 		"LiveDigests": firstError(s.LiveDigests(ctx, org)), "NamedSnapshots": firstError(s.NamedSnapshots(ctx, org)),

@@ -15,8 +15,8 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // environment returns the agent's environment, sorted, in the form name=value. If
 // several sources define a variable, the last of these has priority: the defaults, the
 // image (except HOME and PWD), the agent CLI, the interception CA, the definition, stored
-// secrets, the run's variables, the run's secrets, the framework's plan, and the variables
-// of Stint.
+// secrets that the definition names, the run's variables, the run's secrets, the
+// framework's plan, and the variables of Stint.
 func (s *state) environment(promptPath string) ([]string, error) {
 	spec, secrets := s.a.Plan, s.visibleSecrets(s.a.Secrets())
 	env := map[string]string{

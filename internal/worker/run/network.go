@@ -79,7 +79,7 @@ func usesAPI(d *stint.Definition) bool {
 // isIntercepted reports whether TLS connections to some hosts are intercepted.
 func (s *state) isIntercepted() bool {
 	d := s.definition()
-	return len(d.Secrets) > 0 || len(s.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
+	return len(s.brokeredSecrets()) > 0 || len(s.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
 }
 
 // trust adds s.TrustBundle, the file with all trusted certificates, to the run's files. It

@@ -27,6 +27,7 @@ func resolve(ctx context.Context, s *state) (release undo, err error) {
 	if s.a.Err != nil {
 		return nil, s.a.Err
 	}
+	s.warnOfUnnamedSecrets()
 	d := s.definition()
 	if d.Placement != nil && len(d.Placement.Labels) > 0 {
 		return nil, stint.InvalidParam("placement.labels", "The agent asks for a worker with labels, but the workers of this server have none. Leave 'placement' out of the agent's definition.")

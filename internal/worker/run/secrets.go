@@ -1,16 +1,14 @@
 package run
 
 import (
+	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/policy"
-	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // placeholder returns the text that stands in the sandbox for a secret that is inserted
@@ -21,8 +19,10 @@ func placeholder(name string) string { return "stint-brokered-" + name }
 // each of them only in requests to its hosts.
 func (s *state) brokeredSecrets() []policy.Secret {
 	hosts := map[string][]string{}
-	for name, secret := range s.definition().Secrets {
-		hosts[name] = secret.Hosts
+	for name, use := range s.definition().Secrets {
+		if len(use.Hosts) > 0 {
+			hosts[name] = use.Hosts
+		}
 	}
 	return s.proxySecrets(hosts)
 }
@@ -36,8 +36,8 @@ func (s *state) headerSecrets() []policy.Secret {
 		if err != nil || at.Host == "" {
 			continue
 		}
-		for _, name := range secretsOfHeaders(m) {
-			hosts[name] = append(hosts[name], hostRule(at))
+		for _, name := range definition.HeaderSecrets(m) {
+			hosts[name] = append(hosts[name], definition.HostRule(at))
 		}
 	}
 	for name := range hosts {
@@ -59,31 +59,11 @@ func (s *state) proxySecrets(hosts map[string][]string) (out []policy.Secret) {
 	return out
 }
 
-func secretsOfHeaders(m stint.MCPServer) (names []string) {
-	for _, header := range m.Headers {
-		for _, ref := range definition.References(header) {
-			if ref.Source == "secrets" {
-				names = append(names, ref.Name)
-			}
-		}
-	}
-	return names
-}
-
-// hostRule returns the host and port of a URL as an egress rule.
-func hostRule(u *url.URL) string {
-	host, port := strings.ToLower(u.Hostname()), u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return net.JoinHostPort(host, port)
-}
-
 // visibleSecrets returns the secrets as the agent sees them: secrets that are inserted
 // outside the sandbox are replaced by placeholders.
 func (s *state) visibleSecrets(secrets map[string]string) map[string]string {
 	visible := maps.Clone(secrets)
-	for _, name := range insertedSecrets(s.definition()) {
+	for _, name := range definition.InsertedSecrets(s.definition()) {
 		if _, ok := visible[name]; ok {
 			visible[name] = placeholder(name)
 		}
@@ -91,15 +71,11 @@ func (s *state) visibleSecrets(secrets map[string]string) map[string]string {
 	return visible
 }
 
-// insertedSecrets returns the names of the secrets that no sandbox contains:
-// brokered ones, the model's key, and those in headers of MCP servers.
-func insertedSecrets(d *stint.Definition) []string {
-	names := slices.Collect(maps.Keys(d.Secrets))
-	if catalog.ModelURL(d) != "" && d.Provider.APIKey != nil {
-		names = append(names, d.Provider.APIKey.Secret)
+// warnOfUnnamedSecrets logs which secrets the run does not receive any more, because the
+// agent's definition does not name them and an earlier release did not require it.
+func (s *state) warnOfUnnamedSecrets() {
+	if names := s.a.Unnamed; len(names) > 0 {
+		s.output.System("warn", fmt.Sprintf("This run does not receive the stored secrets %s, because the agent's definition does not name them. If the agent needs them, name them under 'secrets' and push it; 'stint secret check' shows how. This entry ends with the agent's next version.",
+			strings.Join(names, ", ")), map[string]any{"secrets": names})
 	}
-	for _, m := range d.MCPServers {
-		names = append(names, secretsOfHeaders(m)...)
-	}
-	return names
 }

@@ -36,7 +36,7 @@ func MigrateMounts(t testing.TB, s store.Store, downgrade func(statements ...str
 	if _, err := s.Cancel(t.Context(), Org, runs[1].ID, now()); err != nil {
 		t.Fatal(err)
 	}
-	s = downgrade(`drop table mounts`, `drop table leaving`, `drop index trees_deleted`, `delete from goose_db_version where version_id >= 5`)
+	s = downgrade(undoFrom(5)...)
 	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[0]); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("deleting the version of a pending run: %v", err)
 	}

@@ -1,0 +1,28 @@
+package sqltest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// undo contains the statements that undo a migration, by its number. Both databases
+// accept them.
+var undo = map[int][]string{
+	5: {`drop table mounts`, `drop index trees_deleted`},
+	6: {`drop table leaving`},
+	7: {
+		`alter table secrets drop column hosts`, `alter table secrets drop column agents`, `alter table secrets drop column unnamed`,
+		`alter table agents drop column unnamed_secrets`, `alter table orgs drop column secrets_notice`,
+	},
+}
+
+// undoFrom returns the statements that undo a migration and all later ones.
+func undoFrom(number int) (statements []string) {
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(undo))) {
+		if n >= number {
+			statements = append(statements, undo[n]...)
+		}
+	}
+	return append(statements, fmt.Sprintf(`delete from goose_db_version where version_id >= %d`, number))
+}
