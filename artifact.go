@@ -49,7 +49,25 @@ type FileSetVersion struct {
 	CreatedBy  string `json:"createdBy"`
 	CreatedAt  Time   `json:"createdAt"`
 	Kept       bool   `json:"kept,omitempty"` // retention does not delete this version
+	// ParentVersionID is the version that this version was made from: the version that
+	// the run started from, or the version that was current before a push. It is nil for
+	// a version that was made from nothing. The parent may have been removed since.
+	ParentVersionID *string       `json:"parentVersionId"`
+	Origin          VersionOrigin `json:"origin"`
 }
+
+// VersionOrigin says how a version was made. RunID and SessionID are nil if it was pushed.
+type VersionOrigin struct {
+	Type      string  `json:"type"` // OriginPush or OriginRun
+	RunID     *string `json:"runId"`
+	SessionID *string `json:"sessionId"`
+}
+
+// The types of origins.
+const (
+	OriginPush = "push"
+	OriginRun  = "run"
+)
 
 // StorageUsage contains the storage usage of an organisation.
 type StorageUsage struct {

@@ -26,6 +26,9 @@ type Event struct {
 // StatusData is the payload of a status event.
 type StatusData struct {
 	Status Status `json:"status"`
+	// Note of a running status says what the run started from, if this is not what
+	// the request implies.
+	Note string `json:"note,omitempty"`
 }
 
 // OutputData is the payload of an output event: the agent's text.
@@ -50,6 +53,8 @@ type CompleteData struct {
 	ArtifactName    *string `json:"artifactName,omitempty"`
 	ArtifactVersion *string `json:"artifactVersion,omitempty"`
 	CheckpointID    *string `json:"checkpointId,omitempty"`
+	// HeadMovedFrom has the same value as in Run.
+	HeadMovedFrom *HeadMove `json:"headMovedFrom,omitempty"`
 	// Usage and Result have the same values as in Run.
 	Usage  json.RawMessage `json:"usage,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`

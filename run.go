@@ -70,22 +70,31 @@ type RunSummary struct {
 // Volumes.
 type Run struct {
 	RunSummary
-	Error           *string           `json:"error"`
-	ExecutionTimeMs *int64            `json:"executionTimeMs"`
-	CheckpointID    *string           `json:"checkpointId"`
-	SessionID       string            `json:"sessionId"`
-	ArtifactName    *string           `json:"artifactName"`
-	ArtifactVersion *string           `json:"artifactVersion"`
-	Volumes         map[string]string `json:"volumes,omitzero"`
-	StatusReason    *Reason           `json:"statusReason"`
-	ExitCode        *int              `json:"exitCode"`
-	Usage           json.RawMessage   `json:"usage"` // a Usage; null if no model was called
+	Error           *string `json:"error"`
+	ExecutionTimeMs *int64  `json:"executionTimeMs"`
+	CheckpointID    *string `json:"checkpointId"`
+	SessionID       string  `json:"sessionId"`
+	ArtifactName    *string `json:"artifactName"`
+	ArtifactVersion *string `json:"artifactVersion"`
+	// HeadMovedFrom is the version that was current before ArtifactVersion became
+	// current, if ArtifactVersion was not made from it. Otherwise it is nil.
+	HeadMovedFrom *HeadMove         `json:"headMovedFrom,omitempty"`
+	Volumes       map[string]string `json:"volumes,omitzero"`
+	StatusReason  *Reason           `json:"statusReason"`
+	ExitCode      *int              `json:"exitCode"`
+	Usage         json.RawMessage   `json:"usage"` // a Usage; null if no model was called
 	// Result is the agent's last message as a string, or a JSON value if the
 	// definition has an output schema. It is null if there is none.
 	Result      json.RawMessage   `json:"result"`
 	Metadata    map[string]string `json:"metadata"`
 	ParentRunID *string           `json:"parentRunId"`
 	TraceID     *string           `json:"traceId"`
+}
+
+// HeadMove describes the version that was current before a run's version replaced it.
+type HeadMove struct {
+	VersionID string  `json:"versionId"`
+	SessionID *string `json:"sessionId"` // the session that made the version; nil if it was pushed
 }
 
 // NewRun is the body of POST /v1/runs.

@@ -151,6 +151,17 @@ func (t *FileSets) Version(ctx context.Context, id, version string) (*stint.File
 	return get[stint.FileSetVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
 }
 
+// Promote makes a version the current one and returns it. If ifMatch is not empty and is
+// not the ID of the current version, Promote returns an *Error with the code
+// version_conflict.
+func (t *FileSets) Promote(ctx context.Context, id, version, ifMatch string) (*stint.FileSetVersion, error) {
+	post := call{method: http.MethodPost, path: t.path(id, "versions", version, "promote"), key: rand.Text(), header: http.Header{}}
+	if ifMatch != "" {
+		post.header.Set("If-Match", `"`+ifMatch+`"`)
+	}
+	return fetch[stint.FileSetVersion](ctx, t.c, post)
+}
+
 // Files iterates over the entries of a version in path order.
 func (t *FileSets) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
 	return list[stint.FileEntry](ctx, t.c, nil, 0, t.path(id, "versions", orLatest(version), "files")...)

@@ -1,9 +1,10 @@
 // Package artifacts manages artifacts, volumes, and their versions.
 //
 // Artifacts and volumes are file sets. A file set has a name and versions, which are
-// numbered 1, 2, 3 …. The current version is the newest one that was pushed or that a
-// completed run left. Package files stores the content of a version as a snapshot,
-// which the version's digest identifies.
+// numbered 1, 2, 3 …. One of them is the current version: usually the newest, but a run
+// that does not complete leaves its version beside it, and any version can be promoted.
+// Package files stores the content of a version as a snapshot, which the version's digest
+// identifies.
 package artifacts
 
 import (
@@ -18,9 +19,15 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
+// Store is the part of store.Store that a Service needs.
+type Store interface {
+	store.FileSets
+	RunState(ctx context.Context, id string) (status stint.Status, epoch int64, err error)
+}
+
 // Config contains the dependencies of a Service. All are required.
 type Config struct {
-	Store   store.FileSets
+	Store   Store
 	Library *files.Library
 	Quota   Quota
 	IDs     *stint.IDs

@@ -2,9 +2,11 @@ package artifacts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/store"
 )
@@ -50,15 +52,30 @@ func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind
 	}
 	if versionID == "" && number == 0 {
 		if t.CurrentVersionID == nil {
-			return stint.FileSet{}, store.FileSetVersion{}, &stint.Error{
-				Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
-				Message: fmt.Sprintf("The %s '%s' has no version yet. Push files to it first.", kind, t.Name),
-			}
+			return stint.FileSet{}, store.FileSetVersion{}, store.NoCurrentVersion(ctx, s.c.Store, org, t)
 		}
 		versionID = *t.CurrentVersionID
 	}
 	v, err := s.c.Store.FileSetVersion(ctx, org, id, versionID, number)
 	return t, v, store.PublicError(err, string(kind)+" version", spec)
+}
+
+// Promote makes a version the current one. If ifMatch is not empty and is not the ID of
+// the current version, Promote returns an error with the code version_conflict.
+func (s *Service) Promote(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec, ifMatch string) (stint.FileSetVersion, error) {
+	t, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
+	if err != nil {
+		return stint.FileSetVersion{}, err
+	}
+	var head *string
+	if ifMatch != "" {
+		head = &ifMatch
+	}
+	promoted, err := s.c.Store.PromoteVersion(ctx, c.OrgID, id, v.ID, head, stint.TimeOf(s.c.Now()))
+	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
+		return stint.FileSetVersion{}, versionConflict(t, conflict.Head)
+	}
+	return promoted.FileSetVersion, store.PublicError(err, string(kind)+" version", spec)
 }
 
 // Files returns a page of a version's entries in path order. more reports whether

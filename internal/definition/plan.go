@@ -65,12 +65,15 @@ type Volume struct {
 }
 
 // Artifact is the artifact from which a run's workspace is taken and to which the
-// workspace is committed. Digest is the digest of the requested version's snapshot.
-// Latest requests the version that is current when the run starts.
+// workspace is committed. Version is the ID of the version that the run starts from, and
+// Digest the digest of its snapshot. If Latest is set, the version is the one that is
+// current when the run starts or, for an artifact that a run inherits from its session, the
+// one that store.Claim describes. Version is then set when the run starts.
 type Artifact struct {
-	Name   string `json:"name"`
-	Digest string `json:"digest,omitempty"`
-	Latest bool   `json:"latest,omitempty"`
+	Name    string `json:"name"`
+	Digest  string `json:"digest,omitempty"`
+	Latest  bool   `json:"latest,omitempty"`
+	Version string `json:"version,omitempty"`
 }
 
 // Encode returns the stored form of the plan.

@@ -29,7 +29,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 			a.Err = l.openStored(ctx, &a)
 		}
 		if a.Err == nil {
-			a.Err = l.completePlan(ctx, &c.Run, a.Plan)
+			a.Err = l.completePlan(ctx, &c, a.Plan)
 		}
 		out[i] = a
 	}
@@ -53,8 +53,9 @@ func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 }
 
 // completePlan sets the members of the plan that are resolved when the run starts:
-// the newest state of its session and the current version of its artifact.
-func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Plan) error {
+// the newest state of its session and the version of its artifact.
+func (l *Local) completePlan(ctx context.Context, c *store.Claim, p *definition.Plan) error {
+	r := &c.Run
 	if p.FromSession {
 		if err := l.completeFromSession(ctx, r, p); err != nil {
 			return err
@@ -63,7 +64,11 @@ func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Pl
 	if p.Artifact == nil || !p.Artifact.Latest {
 		return nil
 	}
-	p.Workspace = ""
+	if c.Start != nil {
+		p.Artifact.Version, p.Workspace = c.Start.ID, c.Start.Digest
+		return nil
+	}
+	p.Artifact.Version, p.Workspace = "", ""
 	artifact, err := l.c.Store.FileSetByName(ctx, r.OrgID, stint.Artifacts, p.Artifact.Name)
 	if errors.Is(err, store.ErrNotFound) || err == nil && artifact.CurrentVersionID == nil {
 		return nil // the artifact or its first version is created when the run ends
@@ -75,7 +80,7 @@ func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Pl
 	if err != nil {
 		return fmt.Errorf("find head of artifact %s: %w", p.Artifact.Name, err)
 	}
-	p.Workspace = head.Digest
+	p.Artifact.Version, p.Workspace = head.ID, head.Digest
 	return nil
 }
 

@@ -176,6 +176,9 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 	for _, v := range p.Volumes {
 		row.Volumes[v.Name] = v.Version
 	}
+	if p.Artifact != nil && from.continues && inherited(n) {
+		row.Inherits = p.Artifact.Name
+	}
 	if row.SessionID == "" {
 		row.SessionID = s.c.IDs.New(stint.PrefixSession)
 	}

@@ -37,6 +37,8 @@ type Store interface {
 	AgentVersion(ctx context.Context, org, agent, id string, number int64) (store.AgentVersion, error)
 	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (store.FileSet, error)
 	FileSetVersion(ctx context.Context, org, fileSet, id string, number int64) (store.FileSetVersion, error)
+	FileSetVersions(ctx context.Context, org, fileSet string, r store.Range) ([]store.FileSetVersion, error)
+	RunState(ctx context.Context, id string) (stint.Status, int64, error)
 	Secrets(ctx context.Context, org string) ([]store.Secret, error)
 	Metrics(ctx context.Context, runID string) ([]stint.MetricsSample, error)
 

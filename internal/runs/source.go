@@ -21,6 +21,8 @@ type source struct {
 	parent      *definition.Plan // plan of the previous run; nil if there is none
 	home        string           // digest of the checkpoint's home folder
 	workspace   string           // digest of the checkpoint's workspace
+	// artifactVersion is the checkpoint's version of the artifact; empty if it has none.
+	artifactVersion string
 }
 
 // variables returns the variables of the previous run, overridden by requested.
@@ -90,6 +92,9 @@ func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun,
 	}
 	from.resumes, from.versionID, from.parentRunID = true, c.AgentVersionID, &c.RunID
 	from.home, from.workspace = c.HomeDigest, c.WorkspaceDigest
+	if c.ArtifactVersion != nil {
+		from.artifactVersion = *c.ArtifactVersion
+	}
 	from.parent, err = s.planOf(ctx, org, c.RunID)
 	return c.AgentID, err
 }

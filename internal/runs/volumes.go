@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -109,10 +108,7 @@ func (s *Service) resolveVersion(ctx context.Context, org string, kind stint.Fil
 	}
 	v, err := s.c.Store.FileSetVersion(ctx, org, set.ID, id, number)
 	if errors.Is(err, store.ErrNotFound) && id == "" && number == 0 {
-		return v, &stint.Error{
-			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
-			Message: fmt.Sprintf("The %s '%s' has no version yet. Push one first.", kind, name),
-		}
+		return v, store.NoCurrentVersion(ctx, s.c.Store, org, set.FileSet)
 	}
 	return v, store.PublicError(err, noun, requested)
 }
@@ -137,14 +133,17 @@ func (s *Service) resolveArtifact(ctx context.Context, org string, n *stint.NewR
 		if err != nil {
 			return withParam(err, "artifactVersion")
 		}
-		p.Artifact.Digest, p.Workspace = v.Digest, v.Digest
-	case from.resumes && name == from.artifactName() && n.ArtifactVersion == "":
-		p.Artifact.Digest = from.workspace
+		p.Artifact.Version, p.Artifact.Digest, p.Workspace = v.ID, v.Digest, v.Digest
+	case from.resumes && inherited(n):
+		p.Artifact.Version, p.Artifact.Digest = from.artifactVersion, from.workspace
 	default:
 		p.Artifact.Latest = true
 	}
 	return nil
 }
+
+// inherited reports whether the run inherits the artifact of the previous run.
+func inherited(n *stint.NewRun) bool { return n.ArtifactName == "" && n.ArtifactVersion == "" }
 
 // withParam returns err with param set, if err is a *stint.Error without a parameter.
 // Otherwise it returns err.

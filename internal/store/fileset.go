@@ -13,16 +13,20 @@ type FileSets interface {
 	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)
 	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (FileSet, error)
 	FileSets(ctx context.Context, org string, kind stint.FileSetKind, r Range) ([]FileSet, error)
-	// CommitVersion appends a version, makes it the head unless c.KeepHead is
-	// set, and returns it. If c.IfHead is not nil and differs from the head's ID
-	// (empty if there is no head), the error is a *ConflictError. If the head has
-	// the same Digest, nothing changes, and CommitVersion returns the head and
-	// false.
+	// CommitVersion appends a version, whose parent is the head, makes it the head
+	// unless c.KeepHead is set, and returns it. If c.IfHead is not nil and differs
+	// from the head's ID (empty if there is no head), the error is a
+	// *ConflictError. If the head has the same Digest, nothing changes, and
+	// CommitVersion returns the head and false.
 	CommitVersion(ctx context.Context, c Commit) (head FileSetVersion, added bool, err error)
 	// FileSetVersion returns a version by its ID, by its number if id is empty,
 	// or the head if both are zero.
 	FileSetVersion(ctx context.Context, org, set, id string, number int64) (FileSetVersion, error)
 	FileSetVersions(ctx context.Context, org, set string, r Range) ([]FileSetVersion, error)
+	// PromoteVersion makes a version the head and returns it. If ifHead is not nil and
+	// differs from the head's ID (empty if there is no head), the error is a
+	// *ConflictError.
+	PromoteVersion(ctx context.Context, org, set, id string, ifHead *string, at stint.Time) (FileSetVersion, error)
 	// DeleteFileSet hides the file set and its versions; the name can be used
 	// again. Versions that a checkpoint references stay readable by ID. Versions
 	// that runs mount are not removed until the runs release them; see CreateRun.
@@ -73,4 +77,9 @@ type Commit struct {
 	// not the current epoch, the commit fails with ErrEpoch.
 	Epoch    int64
 	KeepHead bool // store the version but do not move the head
+	// Parent and SessionID are used for the version of a run. Parent is the ID of the
+	// version that the run started from, or empty. If the artifact never had this
+	// version, the new version has no parent. The store sets SessionID.
+	Parent    string
+	SessionID string
 }

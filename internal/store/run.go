@@ -100,6 +100,9 @@ type Run struct {
 type NewRun struct {
 	Run
 	OpenSession bool
+	// Inherits is the name of the artifact whose version the session determines; see
+	// Claim. It is empty if the run does not inherit an artifact from its session.
+	Inherits string
 	// Key, Claimed, and Answer store the answer of a request with an
 	// Idempotency-Key, as EndRequest does.
 	Key     string
@@ -129,6 +132,18 @@ type ClaimRequest struct {
 type Claim struct {
 	Run      Run
 	Position Position
+	// Start is set if the run inherits an artifact from its session. It is the head of
+	// the artifact if the head is the session's newest version or descends from it, or if
+	// the session has no version. Otherwise it is the session's newest version, and the
+	// running event has a note.
+	Start *StartVersion
+}
+
+// StartVersion is the version from which a run takes its workspace. Both fields are empty
+// if the artifact has no head.
+type StartVersion struct {
+	ID     string
+	Digest string
 }
 
 // Position identifies a run's owner and the end of the journal as the owner knows it:
@@ -157,8 +172,13 @@ type Outcome struct {
 }
 
 // RunVersion describes a workspace that becomes a version of the run's artifact. If the
-// organisation has no artifact with the name of Artifact, the artifact is created. The
-// version becomes the head only if the run completed.
+// organisation has no artifact with the name of Artifact, the artifact is created.
+//
+// The parent of the version is Commit.Parent. If the two have the same digest, no version
+// is created, the head does not move, and the run's version is the parent. (If the parent
+// was removed meanwhile, a version is created, and the head does not move.) Otherwise the
+// version becomes the head if the run completed. If the previous head is then neither the
+// parent nor one of the parent's ancestors, it becomes HeadMovedFrom of the run.
 type RunVersion struct {
 	Artifact FileSet // found by name; ID is used if it must be created
 	Commit   Commit

@@ -77,6 +77,15 @@ func (s fileSetAPI) removeVersion(r *http.Request, c auth.Caller) error {
 	return s.a.c.Artifacts.DeleteVersion(r.Context(), c, s.kind, r.PathValue("id"), r.PathValue("v"))
 }
 
+// promote makes a version the current one.
+func (s fileSetAPI) promote(p *post) (*response, error) {
+	v, err := s.a.c.Artifacts.Promote(p.r.Context(), p.caller, s.kind, p.r.PathValue("id"), p.r.PathValue("v"), ifMatch(p.r))
+	if err != nil {
+		return nil, err
+	}
+	return jsonResponse(http.StatusOK, v), nil
+}
+
 // keepVersion protects a version from deletion by retention rules, and by requests to
 // delete this version. releaseVersion ends the protection.
 func (s fileSetAPI) keepVersion(r *http.Request, c auth.Caller) error {

@@ -24,7 +24,7 @@ func (s fileSetAPI) push(p *post) (*response, error) {
 	}
 	v, added, err := s.a.c.Artifacts.Push(p.r.Context(), p.caller, s.kind, p.r.PathValue("id"), artifacts.Push{
 		Format: format, Archive: p.r.Body, Message: message,
-		IfMatch: strings.Trim(strings.TrimSpace(p.r.Header.Get("If-Match")), `"`),
+		IfMatch: ifMatch(p.r),
 	})
 	if err != nil {
 		return nil, err
@@ -33,6 +33,11 @@ func (s fileSetAPI) push(p *post) (*response, error) {
 		return jsonResponse(http.StatusOK, v), nil
 	}
 	return createdResponse(p.r.URL.Path+"/"+v.ID, v), nil
+}
+
+// ifMatch returns the ID of the version that must be current, or "" if any may be.
+func ifMatch(r *http.Request) string {
+	return strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)
 }
 
 var archiveFormats = map[string]files.Format{

@@ -113,6 +113,7 @@ func (a *api) fileSetRoutes(path string, kind stint.FileSetKind) []route {
 		{"GET", path + "/{id}/versions/{v}/tree", read, s.tree, false},
 		{"POST", path + "/{id}/versions/{v}/chunks", read, s.chunks, false},
 		{"DELETE", path + "/{id}/versions/{v}", write, a.noContent(s.removeVersion), false},
+		{"POST", path + "/{id}/versions/{v}/promote", write, a.post(noBody, s.promote), false},
 		{"PUT", path + "/{id}/versions/{v}/keep", write, a.noContent(s.keepVersion), false},
 		{"DELETE", path + "/{id}/versions/{v}/keep", write, a.noContent(s.releaseVersion), false},
 		{"GET", path + "/{id}/versions/{v}/files", read, a.get(s.files), false},

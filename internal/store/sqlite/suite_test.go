@@ -84,6 +84,11 @@ func TestMigrateSecrets(t *testing.T) {
 	testMigration(t, sqltest.MigrateSecrets)
 }
 
+func TestMigrateLineage(t *testing.T) {
+	t.Parallel()
+	testMigration(t, sqltest.MigrateLineage)
+}
+
 // testMigration runs a test of sqltest that undoes migrations and repeats them.
 func testMigration(t *testing.T, test func(testing.TB, store.Store, func(...string) store.Store)) {
 	t.Helper()

@@ -59,11 +59,11 @@ func (s *Store) saveState(ctx context.Context, q Querier, r *store.Run, o store.
 		return err
 	}
 	if o.Version != nil {
-		v, err := s.saveVersion(ctx, q, r.OrgID, *o.Version, o.Status == stint.Completed)
+		v, moved, err := s.saveVersion(ctx, q, r, *o.Version, o.Status == stint.Completed)
 		if err != nil {
 			return err
 		}
-		r.ArtifactName, r.ArtifactVersion = &o.Version.Artifact.Name, &v
+		r.ArtifactName, r.ArtifactVersion, r.HeadMovedFrom = &o.Version.Artifact.Name, &v, moved
 	}
 	if o.Checkpoint == nil {
 		return nil
@@ -119,24 +119,24 @@ func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 	return r, s.fenced(ctx, at.RunID, err)
 }
 
-// saveVersion commits a version to the artifact with the name in v and returns the
-// version's ID. It creates the artifact if it does not exist.
-func (s *Store) saveVersion(ctx context.Context, q Querier, org string, v store.RunVersion, completed bool) (string, error) {
+// saveVersion commits the version of a run to the artifact with the name in v and returns
+// the version's ID and the previous head that it replaced; see commitRun. It creates the
+// artifact if it does not exist.
+func (s *Store) saveVersion(ctx context.Context, q Querier, r *store.Run, v store.RunVersion, completed bool) (string, *stint.HeadMove, error) {
 	const byName = `l.org_id = $1 and l.kind = $2 and l.name = $3`
 	find := func() (lockedFileSet, error) {
-		return s.lockFileSet(ctx, q, byName, org, string(stint.Artifacts), v.Artifact.Name)
+		return s.lockFileSet(ctx, q, byName, r.OrgID, string(stint.Artifacts), v.Artifact.Name)
 	}
 	t, err := find()
 	if errors.Is(err, store.ErrNotFound) {
-		v.Artifact.OrgID, v.Artifact.Kind = org, stint.Artifacts
+		v.Artifact.OrgID, v.Artifact.Kind = r.OrgID, stint.Artifacts
 		if _, err = exec(ctx, q, insertFileSet, fileSetValues(v.Artifact)...); err == nil {
 			t, err = find() // the new artifact, or one that was created concurrently
 		}
 	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	v.Commit.IfHead, v.Commit.KeepHead = nil, !completed
-	committed, _, err := commit(ctx, q, t, v.Commit)
-	return committed.ID, err
+	v.Commit.SessionID = r.SessionID
+	return commitRun(ctx, q, t, v.Commit, completed)
 }

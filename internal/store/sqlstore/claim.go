@@ -135,13 +135,13 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 	c.wait = false
 	held, open := true, false
 	var now orgLoad
-	var ids []string
+	var ids []candidate
 	err := run(ctx, q,
 		exists(&held, lock, t.org),
 		step(counters.ApplyChanges, t.org),
 		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),
-		collect(&ids, value[string], counters.Candidates, t.org, limitOf(c.PerAgent), n))
+		collect(&ids, scanCandidate, counters.Candidates, t.org, limitOf(c.PerAgent), n))
 	if err != nil || !held || !open {
 		return 0, err
 	}
@@ -153,30 +153,45 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 	return len(ids), c.start(ctx, q, ids, *t)
 }
 
+// candidate is a run to be claimed and the artifact that it inherits from its session.
+type candidate struct{ id, inherits string }
+
+func scanCandidate(r Row) (c candidate, err error) { return c, r.Scan(&c.id, &c.inherits) }
+
 // start changes locked, ready runs to running.
-func (c *claimer) start(ctx context.Context, q Querier, ids []string, t orgLoad) error {
-	runs := make([]store.Run, len(ids))
-	events := make([]*transition, len(ids))
+func (c *claimer) start(ctx context.Context, q Querier, list []candidate, t orgLoad) error {
+	claims := make([]store.Claim, len(list))
+	events := make([]*transition, len(list))
 	found := false
 	running := EncodeEvents([]stint.Event{statusEvent(stint.Running, c.At)})
 	steps := []Step{step(`update load set served = $2 where org_id = $1 and agent_id = ''`, t.org, t.served)}
-	for i, id := range ids {
-		events[i] = &transition{run: id, starts: true, events: running}
+	for i, next := range list {
+		events[i] = &transition{run: next.id, starts: true, events: running}
+		if next.inherits != "" {
+			start, note, err := sessionStart(ctx, q, next)
+			if err != nil {
+				return err
+			}
+			claims[i].Start = start
+			events[i].events = EncodeEvents([]stint.Event{{Type: stint.EventStatus, At: c.At, Data: encode(stint.StatusData{Status: stint.Running, Note: note})}})
+		}
 		steps = append(steps,
 			step(`update runs set status = 'running', epoch = epoch + 1, worker_id = $2, started_at = $3, claimed_at = `+c.s.d.Now+`
-				where id = $1`, id, c.WorkerID, micros(c.At)),
-			into(&runs[i], &found, scanRun, selectRuns+` where l.id = $1`, id),
+				where id = $1`, next.id, c.WorkerID, micros(c.At)),
+			into(&claims[i].Run, &found, scanRun, selectRuns+` where l.id = $1`, next.id),
 			events[i].insert(),
-			c.s.count(id, 1, -1))
+			c.s.count(next.id, 1, -1))
 	}
 	if err := run(ctx, q, steps...); err != nil {
 		return err
 	}
-	for i, r := range runs {
+	for i := range claims {
 		if err := events[i].settle(ctx, q); err != nil {
 			return err
 		}
-		c.claims = append(c.claims, store.Claim{Run: r, Position: store.Position{RunID: r.ID, Epoch: r.Epoch, After: events[i].head}})
+		r := &claims[i].Run
+		claims[i].Position = store.Position{RunID: r.ID, Epoch: r.Epoch, After: events[i].head}
 	}
+	c.claims = append(c.claims, claims...)
 	return nil
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -58,20 +57,32 @@ func (s *Store) DeleteFileSet(ctx context.Context, org string, kind stint.FileSe
 }
 
 const (
-	versionColumns = `select v.tree_id, v.number, v.id, v.digest, v.size, v.file_count, v.message, v.created_by, v.created_at, t.kind,
+	versionColumns = `select v.tree_id, v.number, v.id, v.digest, v.size, v.file_count, v.message, v.created_by, v.created_at, t.kind, v.parent_id, v.session_id,
 		(select count(*) from kept k where k.org_id = t.org_id and k.version_id = v.id) > 0`
 	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
 )
 
 func scanVersion(r Row) (v store.FileSetVersion, err error) {
 	var kind stint.FileSetKind
-	err = r.Scan(&v.FileSetID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
+	var session *string
+	err = r.Scan(&v.FileSetID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.ParentVersionID, &session, &v.Kept)
+	v.Origin = originOf(v.CreatedBy, session)
 	if kind == stint.Artifacts {
 		v.ArtifactID = v.FileSetID
 	} else {
 		v.VolumeID = v.FileSetID
 	}
 	return v, err
+}
+
+// originOf returns the origin of a version. Session is not nil for a version that a run
+// made.
+func originOf(createdBy string, session *string) stint.VersionOrigin {
+	run, ok := strings.CutPrefix(createdBy, "run:")
+	if !ok {
+		return stint.VersionOrigin{Type: stint.OriginPush}
+	}
+	return stint.VersionOrigin{Type: stint.OriginRun, RunID: &run, SessionID: session}
 }
 
 // FileSetVersion returns a version. Versions of a deleted file set are found only
@@ -140,38 +151,27 @@ func (s *Store) lockFileSet(ctx context.Context, q Querier, which string, args .
 		`select l.id, l.kind, l.head, l.newest from trees l where l.deleted_at is null and `+which+s.d.Lock, args...)
 }
 
-// commit appends a version to the locked file set, unless the head has the same digest.
-// It returns the new version and true, or the head and false.
+// commit appends a version to the locked file set as a child of the head, unless the head
+// has the same digest. It returns the new version and true, or the head and false.
 func commit(ctx context.Context, q Querier, t lockedFileSet, c store.Commit) (store.FileSetVersion, bool, error) {
-	var head store.FileSetVersion
-	if t.head != nil {
-		var err error
-		if head, err = one(ctx, q, scanVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, *t.head); err != nil {
-			return head, false, err
-		}
-	}
-	if c.IfHead != nil && *c.IfHead != head.ID {
-		return head, false, &store.ConflictError{Head: head.ID}
-	}
-	if t.head != nil && head.Digest == c.Digest {
-		return head, false, nil
-	}
-	number := t.newest + 1
-	err := execOne(ctx, q, errors.New("the version number is already in use"), `insert into tree_versions
-			(tree_id, number, id, digest, size, file_count, message, created_by, created_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`,
-		t.id, number, stint.FormatVersionID(number, c.Suffix), c.Digest, c.Size, c.FileCount, c.Message, c.CreatedBy, micros(c.CreatedAt))
-	if err != nil {
-		return head, false, err
-	}
-	if c.KeepHead {
-		_, err = exec(ctx, q, `update trees set newest = $2 where id = $1`, t.id, number)
-	} else {
-		_, err = exec(ctx, q, `update trees set newest = $2, head = $2, updated_at = $3 where id = $1`, t.id, number, micros(c.CreatedAt))
+	head, err := headOf(ctx, q, t)
+	if err == nil {
+		err = checkHead(head, c.IfHead)
 	}
 	if err != nil {
-		return head, false, err
+		return store.FileSetVersion{}, false, err
 	}
-	v, err := one(ctx, q, scanVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, number)
+	if head != nil && head.digest == c.Digest {
+		v, err := readVersion(ctx, q, t, *head)
+		return v, false, err
+	}
+	n, err := addVersion(ctx, q, t, c, head)
+	if err == nil && !c.KeepHead {
+		err = moveHead(ctx, q, t, n, c.CreatedAt)
+	}
+	if err != nil {
+		return store.FileSetVersion{}, false, err
+	}
+	v, err := readVersion(ctx, q, t, n)
 	return v, true, err
 }

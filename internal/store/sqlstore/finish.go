@@ -52,9 +52,17 @@ func saveEnd(r *store.Run) Step {
 		reason = string(*r.StatusReason)
 	}
 	return step(`update runs set status = $2, completed_at = $3, execution_ms = $4, reason = $5, exit_code = $6, error = $7, usage = $8,
-			checkpoint_id = $9, artifact_name = $10, artifact_version = $11, result = $12 where id = $1`,
+			checkpoint_id = $9, artifact_name = $10, artifact_version = $11, result = $12, head_moved_from = $13 where id = $1`,
 		r.ID, string(r.Status), microsOrNil(r.CompletedAt), *r.ExecutionTimeMs, reason, r.ExitCode, textOrNil(r.Error), raw(r.Usage),
-		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion), raw(r.Result))
+		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion), raw(r.Result), headMove(r.HeadMovedFrom))
+}
+
+// headMove returns the column value of a move of a head.
+func headMove(m *stint.HeadMove) any {
+	if m == nil {
+		return nil
+	}
+	return string(encode(m))
 }
 
 // statusEvent returns the event of a change of status.
@@ -71,7 +79,7 @@ func endEvents(r *store.Run, o store.Outcome) []stint.Event {
 	}
 	return append(events, statusEvent(o.Status, o.At), stint.Event{Type: stint.EventComplete, At: o.At, Data: encode(stint.CompleteData{
 		Status: r.Status, ExecutionTimeMs: *r.ExecutionTimeMs, StatusReason: r.StatusReason, ExitCode: r.ExitCode,
-		ArtifactName: r.ArtifactName, ArtifactVersion: r.ArtifactVersion, CheckpointID: r.CheckpointID,
+		ArtifactName: r.ArtifactName, ArtifactVersion: r.ArtifactVersion, CheckpointID: r.CheckpointID, HeadMovedFrom: r.HeadMovedFrom,
 		Usage: r.Usage, Result: r.Result,
 	})})
 }

@@ -31,7 +31,7 @@ func (s *Store) DeleteVersion(ctx context.Context, org, set, id string) error {
 		case inUse == 1:
 			return store.ErrInUse
 		}
-		return execOne(ctx, q, store.ErrNotFound, `delete from tree_versions where tree_id = $1 and id = $2`, t.id, id)
+		return run(ctx, q, step(recordPruned, t.id, versionNumber(id)), step(removePruned, t.id, versionNumber(id)))
 	})
 }
 
@@ -106,16 +106,26 @@ func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, er
 func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []versionKey) (removed int64, err error) {
 	steps := []Step{lockRows(s.d.Lock, `select l.id from trees l where l.id = $1`, list[0].set)}
 	for _, v := range list {
-		remove := step(`delete from tree_versions as v where v.tree_id = $1 and v.number = $2 and exists (
+		record := step(recordPruned+` and exists (
 			select 1 from trees t where t.id = v.tree_id and not `+isPinned+` and not `+isMounted+` and (t.deleted_at is not null
 				or v.created_at < $3 and not `+isHead+` and not `+isKept+` and exists (
 					select 1 from tree_versions n where n.tree_id = v.tree_id and n.number >= v.number limit 1 offset $4)))`,
 			v.set, v.number, pruneBefore(r), r.Last)
-		remove.Done = func(n int64) error { removed += n; return nil }
-		steps = append(steps, remove)
+		record.Done = func(n int64) error { removed += n; return nil }
+		steps = append(steps, record, step(removePruned, v.set, v.number))
 	}
 	return removed, run(ctx, q, steps...)
 }
+
+// A version is removed in two steps. The first adds its place in the history to
+// pruned_versions; a condition on the version v can be appended. The second removes the
+// version if the first has.
+const (
+	recordPruned = `insert into pruned_versions (tree_id, number, id, parent_id, line, digest)
+		select v.tree_id, v.number, v.id, v.parent_id, v.line, v.digest from tree_versions v where v.tree_id = $1 and v.number = $2`
+	removePruned = `delete from tree_versions as v where v.tree_id = $1 and v.number = $2
+		and exists (select 1 from pruned_versions p where p.tree_id = v.tree_id and p.number = v.number)`
+)
 
 // removeFileSets removes deleted file sets without versions. A deleted file set cannot
 // get new versions.
@@ -124,6 +134,14 @@ func (s *Store) removeFileSets(ctx context.Context) error {
 		where t.deleted_at is not null and not exists (select 1 from tree_versions v where v.tree_id = t.id)`)
 	if err != nil {
 		return s.Wrap("finding deleted file sets", err)
+	}
+	for _, table := range []string{"pruned_versions", "tree_lines"} {
+		err := s.eachKey(ctx, "removing the history of deleted file sets", empty, func(id string) Step {
+			return step(`delete from `+table+` where tree_id = $1`, id)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return s.eachKey(ctx, "removing deleted file sets", empty, func(id string) Step {
 		return step(`delete from trees where id = $1 and deleted_at is not null`, id)

@@ -14,7 +14,7 @@ import (
 // selectRuns selects from runs as l and run_specs as p.
 const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
 		l.worker_id, l.timeout_us, l.max_retries, l.created_at, l.started_at, l.completed_at, l.execution_ms, l.reason, l.exit_code,
-		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error,
+		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error, l.head_moved_from,
 		p.prompt, p.spec, p.sealed
 	from runs l join run_specs p on p.run_id = l.id`
 
@@ -22,7 +22,7 @@ func scanRun(r Row) (v store.Run, err error) {
 	var timeout int64
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
 		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
-		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error},
+		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error}, jsonOf{&v.HeadMovedFrom},
 		freeText{&v.Prompt}, jsonOf{&v.Spec}, &v.Sealed)
 	v.Timeout = time.Duration(timeout) * time.Microsecond
 	return v, err
@@ -34,14 +34,14 @@ func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs
 				(id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id, timeout_us, max_retries, created_at,
-				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata)
+				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata, inherits)
 			select $1, $2, $3, $4, $5, $6, 'pending',
 				case when exists (select 1 from runs where session_id = $6 and status in ('pending', 'running')) then 0 else 1 end,
-				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16
+				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
 			where true
 			on conflict do nothing`,
 			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), n.MaxRetries, micros(n.CreatedAt),
-			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata)),
+			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits)),
 		step(`insert into run_specs (run_id, prompt, spec, sealed) values ($1, $2, $3, $4)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed),
 	}
 }

@@ -29,6 +29,14 @@ func textOrNil(s *string) any {
 	return *s
 }
 
+// emptyOrNil returns the column value of a text that is null if the text is empty.
+func emptyOrNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 func bit(b bool) int {
 	if b {
 		return 1

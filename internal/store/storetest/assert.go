@@ -200,7 +200,7 @@ func (w *world) checkEnd(e stint.Event, run store.Run) {
 	}
 	want := stint.CompleteData{
 		Status: run.Status, ExecutionTimeMs: *run.ExecutionTimeMs, StatusReason: run.StatusReason, ExitCode: run.ExitCode,
-		CheckpointID: run.CheckpointID, ArtifactName: run.ArtifactName, ArtifactVersion: run.ArtifactVersion,
+		CheckpointID: run.CheckpointID, ArtifactName: run.ArtifactName, ArtifactVersion: run.ArtifactVersion, HeadMovedFrom: run.HeadMovedFrom,
 		Usage: run.Usage, Result: run.Result,
 	}
 	w.diff("row and terminal event", want, data[stint.CompleteData](w, e))

@@ -30,13 +30,14 @@ var addCheckpointCases = []testCase{
 			w.diff(e.name+": content", digest(e.name), w.home.treeVersion(tree.ID, *got.ArtifactVersion, 0).Digest)
 		}
 	}},
-	{"AddCheckpoint does not move the head and reuses it for equal content", func(w *world) {
+	{"AddCheckpoint does not move the head and uses the version that the run started from for equal content", func(w *world) {
 		tree := w.home.fileSet(stint.Artifacts, "out")
 		head := w.home.committed(w.home.commit(tree.ID, "one"))
 		for _, word := range []string{"other", "one"} {
 			c := w.home.start()
 			w.cancel(w.home.org, c.Run.ID)
 			v, chk := w.home.saved(c.Run, "out", word)
+			v.Commit.Parent = head.ID
 			got, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
 			w.must(err, "AddCheckpoint")
 			w.diff("head", &head.ID, w.home.artifact("out").CurrentVersionID)

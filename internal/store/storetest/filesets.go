@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -57,8 +58,8 @@ var fileSetCases = []testCase{
 			t := w.home.fileSet(kind, "data")
 			first, second := w.home.commit(t.ID, "one"), w.home.commit(t.ID, "second")
 			one, two := w.home.committed(first), w.home.committed(second)
-			w.diff("first", versionOf(kind, first, 1), one)
-			w.diff("second", versionOf(kind, second, 2), two)
+			w.diff("first", versionOf(kind, first, 1, nil), one)
+			w.diff("second", versionOf(kind, second, 2, &one), two)
 			got, err := w.s.FileSet(w.ctx, w.home.org, kind, t.ID)
 			w.must(err, "FileSet")
 			t.CurrentVersionID, t.Size, t.FileCount, t.UpdatedAt = &two.ID, second.Size, second.FileCount, second.CreatedAt
@@ -191,13 +192,21 @@ var fileSetCases = []testCase{
 	}},
 }
 
-func versionOf(kind stint.FileSetKind, c store.Commit, number int64) store.FileSetVersion {
+// versionOf returns the version that a commit makes. parent is the version's parent, or nil.
+func versionOf(kind stint.FileSetKind, c store.Commit, number int64, parent *store.FileSetVersion) store.FileSetVersion {
 	v := store.FileSetVersion{FileSetID: c.FileSetID, Number: number, Digest: c.Digest}
 	v.ID, v.Size, v.FileCount, v.Message, v.CreatedBy, v.CreatedAt = stint.FormatVersionID(number, c.Suffix), c.Size, c.FileCount, c.Message, c.CreatedBy, c.CreatedAt
 	if kind == stint.Artifacts {
 		v.ArtifactID = c.FileSetID
 	} else {
 		v.VolumeID = c.FileSetID
+	}
+	if parent != nil {
+		v.ParentVersionID = &parent.ID
+	}
+	v.Origin.Type = stint.OriginPush
+	if run, ok := strings.CutPrefix(c.CreatedBy, "run:"); ok {
+		v.Origin = stint.VersionOrigin{Type: stint.OriginRun, RunID: &run, SessionID: &c.SessionID}
 	}
 	return v
 }

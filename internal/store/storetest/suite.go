@@ -43,6 +43,8 @@ func caseGroups(h Harness) []caseGroup {
 		{"events", eventCases},
 		{"finish", finishCases},
 		{"version", versionCases},
+		{"lineage", lineageCases},
+		{"start version", startCases},
 		{"add checkpoint", addCheckpointCases},
 		{"cancel", cancelCases},
 		{"lease", leaseCases},
@@ -82,7 +84,7 @@ func Run(t *testing.T, h Harness) {
 
 // Random tests the store with random operations. The package rapid generates them.
 func Random(t *testing.T, h Harness) {
-	for name, run := range map[string]func(*world){"run protocol": randomProtocol, "paging": randomPaging} {
+	for name, run := range map[string]func(*world){"run protocol": randomProtocol, "paging": randomPaging, "lineage": randomLineage} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(newWorld(t, h))

@@ -11,6 +11,7 @@ var versionCases = []testCase{
 	{"Finish creates the artifact that the name does not find", func(w *world) {
 		c := w.home.start()
 		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"))
+		o.Version.Commit.CreatedBy = "run:" + c.Run.ID
 		r := w.finish(c.Position, o)
 		w.diff("artifact of the run", new("out"), r.ArtifactName)
 		tree := w.home.artifact("out")
@@ -18,8 +19,8 @@ var versionCases = []testCase{
 		w.diff("head", r.ArtifactVersion, tree.CurrentVersionID)
 		w.diff("created", o.Version.Artifact.CreatedAt, tree.CreatedAt)
 		commit := o.Version.Commit
-		commit.FileSetID = tree.ID
-		w.diff("version", versionOf(stint.Artifacts, commit, 1), w.home.treeVersion(tree.ID, "", 0))
+		commit.FileSetID, commit.SessionID = tree.ID, c.Run.SessionID
+		w.diff("version", versionOf(stint.Artifacts, commit, 1, nil), w.home.treeVersion(tree.ID, "", 0))
 		w.home.checkRun(c.Run.ID)
 	}},
 	{"Finish adds to the artifact that has the name", func(w *world) {
@@ -68,20 +69,6 @@ var versionCases = []testCase{
 		tree := w.home.artifact("out")
 		w.diff("head", (*string)(nil), tree.CurrentVersionID)
 		w.diff("content", digest("half"), w.home.treeVersion(tree.ID, *r.ArtifactVersion, 0).Digest)
-	}},
-	{"content equal to the head is the head", func(w *world) {
-		tree := w.home.fileSet(stint.Artifacts, "out")
-		head := w.home.committed(w.home.commit(tree.ID, "one"))
-		for _, status := range []stint.Status{stint.Completed, stint.Failed} {
-			c := w.home.start()
-			r := w.finish(c.Position, w.outcome(status, w.home.withVersion("out", "one"), w.home.checkpoint(c.Run)))
-			w.diff("version of the run", &head.ID, r.ArtifactVersion)
-			w.diff("version in the checkpoint", &head.ID, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
-			w.home.checkRun(c.Run.ID)
-		}
-		list, err := w.s.FileSetVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
-		w.must(err, "FileSetVersions")
-		w.diff("versions", 1, len(list))
 	}},
 	{"runs that finish at the same time make one artifact and a version each", func(w *world) {
 		w.home.createMany(12)
@@ -139,6 +126,12 @@ func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 		c.CreatedBy = "run"
 		out.Version = &store.RunVersion{Artifact: tree, Commit: c}
 	}
+}
+
+// from returns a function that makes a version the parent of the version of an outcome. It
+// follows withVersion.
+func from(id string) func(*store.Outcome) {
+	return func(out *store.Outcome) { out.Version.Commit.Parent = id }
 }
 
 // checkpoint returns a function that adds a checkpoint of r to an outcome. The ID of

@@ -158,7 +158,7 @@ func (s *state) version(workspace files.Ref) *store.RunVersion {
 		}},
 		Commit: store.Commit{
 			OrgID: s.a.OrgID, Suffix: newSuffix(), Digest: workspace.Digest, Size: workspace.Size, FileCount: workspace.Files,
-			Message: "Output of " + s.a.Run.ID, CreatedBy: "run:" + s.a.Run.ID, CreatedAt: now,
+			Message: "Output of " + s.a.Run.ID, CreatedBy: "run:" + s.a.Run.ID, CreatedAt: now, Parent: a.Version,
 		},
 	}
 }

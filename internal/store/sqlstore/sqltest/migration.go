@@ -15,6 +15,11 @@ var undo = map[int][]string{
 		`alter table secrets drop column hosts`, `alter table secrets drop column agents`, `alter table secrets drop column unnamed`,
 		`alter table agents drop column unnamed_secrets`, `alter table orgs drop column secrets_notice`,
 	},
+	8: {
+		`drop table tree_lines`, `drop table pruned_versions`,
+		`alter table tree_versions drop column parent_id`, `alter table tree_versions drop column line`, `alter table tree_versions drop column session_id`,
+		`alter table runs drop column inherits`, `alter table runs drop column head_moved_from`,
+	},
 }
 
 // undoFrom returns the statements that undo a migration and all later ones.
