@@ -101,6 +101,7 @@ func treeObjects(w *tenant) {
 		parent := strings.TrimSuffix(kind, "s") + "Id"
 		w.equal("a version", object{
 			"id": v["id"], parent: t.ID, "size": 6.0, "fileCount": 2.0, "message": "first ü", "createdBy": "user:ann", "createdAt": v["createdAt"],
+			"parentVersionId": nil, "origin": object{"type": "push", "runId": nil, "sessionId": nil},
 		}, v)
 		if id := v["id"].(string); !stint.IsFileSetVersion(id) || !strings.HasPrefix(id, "v1_") {
 			w.Errorf("the first version is %s", id)

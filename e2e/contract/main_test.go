@@ -23,7 +23,7 @@ func testCases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{
 		timingCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
-		secretCases, idempotencyCases, listCases, fileSetCases, downloadCases, artifactCases, agentCases,
+		secretCases, idempotencyCases, listCases, fileSetCases, downloadCases, artifactCases, lineageCases, agentCases,
 		accessCases, headerCases, mcpCases, concurrencyCases,
 	} {
 		all = append(all, group...)

@@ -167,6 +167,7 @@ func TestPush(t *testing.T) {
 	first := w.mustPush(stint.Volumes, created.ID, map[string]string{"a.txt": "one"})
 	w.diff("version", stint.FileSetVersion{
 		ID: first.ID, VolumeID: created.ID, Size: 3, FileCount: 1, Message: "a message", CreatedBy: "user:ann", CreatedAt: stint.TimeOf(w.at),
+		Origin: stint.VersionOrigin{Type: stint.OriginPush},
 	}, first)
 	if len(first.ID) != len("v1_")+20 || first.ID[:3] != "v1_" {
 		t.Errorf("the identifier is %q", first.ID)

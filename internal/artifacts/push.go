@@ -128,6 +128,6 @@ func versionConflict(t stint.FileSet, head string) error {
 	}
 	return &stint.Error{
 		Kind: stint.KindConflict, Code: stint.CodeVersionConflict, Param: "If-Match",
-		Message: fmt.Sprintf("The %s '%s' has changed: %s. Read it again, then push.", t.Kind, t.Name, is),
+		Message: fmt.Sprintf("The %s '%s' has changed: %s. Read it again, then repeat the request.", t.Kind, t.Name, is),
 	}
 }

@@ -15,31 +15,71 @@ import (
 )
 
 func (t volumeCommands) diff() *cobra.Command {
-	var text bool
+	var text, patch bool
 	c := &cobra.Command{
-		Use: "diff NAME FROM [TO [PATH]]", Short: "Show the differences between two versions",
-		Long: `Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
-between two versions, by ID or number. The default of TO is the latest version.
-With --text or a PATH it shows the lines that differ, as 'diff --unified' does.`,
-		Args: exactly("NAME", "FROM", "[TO]", "[PATH]"),
+		Use: "diff NAME [FROM [TO [PATH]]]", Short: "Show the differences between two versions",
+		Long: fmt.Sprintf(`Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
+between two versions, by ID or number. The default of TO is the latest version,
+and the default of FROM is the version that TO was made from. With --text or a
+PATH it shows the lines that differ, as 'diff --unified' does.
+
+With --patch it writes all changes as a patch for git, with new, deleted and
+renamed files, modes, links and binary files:
+
+  stint %[1]s diff work --patch | git apply
+  stint %[1]s diff work v1 v3 --patch src/ > changes.patch`, t.kind),
+		Args: exactly("NAME", "[FROM]", "[TO]", "[PATH]"),
 	}
 	c.Flags().BoolVarP(&text, "text", "p", false, "show the lines that differ")
-	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		d := comparison{a: t.a, from: args[1], to: "latest"}
-		if len(args) > 2 {
-			d.to = args[2]
+	c.Flags().BoolVar(&patch, "patch", false, "write a patch for 'git apply'")
+	c.MarkFlagsMutuallyExclusive("text", "patch")
+	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		if patch && t.a.json {
+			return usage(c, "--patch writes a patch, not JSON. Use --text with --json.")
 		}
-		trees, tree, err := t.find(ctx, args[0])
+		d, err := t.compare(ctx, args)
 		if err != nil {
 			return err
 		}
-		d.trees, d.id, d.from, d.to = trees, tree.ID, pinned(tree, d.from), pinned(tree, d.to)
+		path := ""
 		if len(args) == 4 {
-			return d.file(ctx, strings.TrimPrefix(args[3], "/"))
+			path = strings.Trim(args[3], "/")
+		}
+		switch {
+		case patch:
+			return d.patch(ctx, path)
+		case path != "":
+			return d.file(ctx, path)
 		}
 		return d.changes(ctx, text)
 	})
 	return c
+}
+
+// compare returns the comparison of the versions that the arguments name.
+func (t volumeCommands) compare(ctx context.Context, args []string) (*comparison, error) {
+	d := &comparison{a: t.a, to: "latest"}
+	if len(args) > 2 {
+		d.to = args[2]
+	}
+	trees, tree, err := t.find(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	d.trees, d.id, d.to = trees, tree.ID, pinned(tree, d.to)
+	if len(args) > 1 {
+		d.from = pinned(tree, args[1])
+		return d, nil
+	}
+	v, err := trees.Version(ctx, tree.ID, d.to)
+	if err != nil {
+		return nil, err
+	}
+	if v.ParentVersionID == nil {
+		return nil, fmt.Errorf("%s of %s was not made from another version. Name the version to compare with", shortVersion(v.ID), tree.Name)
+	}
+	d.to, d.from = v.ID, *v.ParentVersionID
+	return d, nil
 }
 
 // comparison prints the differences between two versions.

@@ -253,6 +253,10 @@ func (p *printer) status(data json.RawMessage) error {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return fmt.Errorf("read status: %w", err)
 	}
+	if d.Note != "" {
+		p.endLine()
+		p.a.note("%s", plain(d.Note))
+	}
 	if !p.quiet && !d.Status.Final() {
 		p.endLine()
 		p.a.note("%s %s", p.a.colour(stderr, faint, p.run), p.a.colour(stderr, statusColour(d.Status), string(d.Status)))
@@ -285,6 +289,23 @@ func (a *app) summary(run *stint.Run) {
 			a.note("%-11s %s", lines[i], lines[i+1])
 		}
 	}
+	if moved := headMoveText(run); moved != "" {
+		a.note("%s", a.colour(stderr, yellow, moved))
+	}
+}
+
+// headMoveText says which version the run's version replaced as the current one, if it was
+// not made from it.
+func headMoveText(run *stint.Run) string {
+	m := run.HeadMovedFrom
+	if m == nil || run.ArtifactName == nil || run.ArtifactVersion == nil {
+		return ""
+	}
+	text := *run.ArtifactName + "@" + shortVersion(*run.ArtifactVersion) + " is now current; "
+	if m.SessionID == nil {
+		return text + "it does not contain " + shortVersion(m.VersionID) + ", which was current before."
+	}
+	return text + "session " + *m.SessionID + " is at " + shortVersion(m.VersionID) + "."
 }
 
 // statusDetails returns the status reason (except stint.ReasonExitCode), the exit

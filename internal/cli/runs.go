@@ -128,7 +128,7 @@ func (a *app) showRun(run *stint.Run) error {
 	}
 	fields := []string{
 		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + statusDetails(run),
-		"prompt", clip(run.Prompt, 200), "artifact", artifact, "volumes", pairsText(run.Volumes, "@"),
+		"prompt", clip(run.Prompt, 200), "artifact", artifact, "replaced", headMoveText(run), "volumes", pairsText(run.Volumes, "@"),
 		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
 		"metadata", pairsText(run.Metadata, "="), "usage", usageText(run.Usage),
 		"created", run.CreatedAt.String(), "started", text(run.StartedAt), "completed", text(run.CompletedAt),

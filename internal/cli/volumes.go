@@ -25,7 +25,7 @@ func (a *app) volumes(kind stint.FileSetKind) *cobra.Command {
 	if kind == stint.Artifacts {
 		short = "Get files from agents: versioned folders that runs write"
 	}
-	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.keep(), t.remove())
+	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.promote(), t.keep(), t.remove())
 }
 
 func treesOf(c *client.Client, kind stint.FileSetKind) *client.FileSets {
@@ -76,18 +76,30 @@ func (t volumeCommands) list() *cobra.Command {
 }
 
 func (t volumeCommands) versions() *cobra.Command {
-	return &cobra.Command{
+	var graph bool
+	c := &cobra.Command{
 		Use: "versions NAME", Short: "List the versions of " + withArticle(t.kind), Args: exactly("NAME"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			trees, tree, err := t.find(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.FileSetVersion) []string {
-				return []string{v.ID, fmt.Sprint(v.FileCount), bytesText(v.Size), v.CreatedAt.String(), v.CreatedBy, clip(v.Message, 60)}
-			})
-		}),
+		Long: fmt.Sprintf(`Versions lists the versions, newest first. With --graph it draws which version
+each was made from: the one that the run started from, or the one that was
+current before a push. The current version has a filled circle.
+
+  stint %[1]s versions work
+  stint %[1]s versions work --graph`, t.kind),
 	}
+	c.Flags().BoolVar(&graph, "graph", false, "draw which version each version was made from")
+	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		trees, tree, err := t.find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if graph && !t.a.json {
+			return t.a.showGraph(ctx, trees, tree)
+		}
+		return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.FileSetVersion) []string {
+			return []string{v.ID, fmt.Sprint(v.FileCount), bytesText(v.Size), v.CreatedAt.String(), v.CreatedBy, clip(v.Message, 60)}
+		})
+	})
+	return c
 }
 
 // find returns the volume or artifact with the given name or ID, and the client for

@@ -17,7 +17,7 @@ const module = "github.com/stint-dev/stint"
 var layers = [][]string{
 	{""},
 	{"internal/privatefile"},
-	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/jobs", "internal/localdir", "internal/lru", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
+	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/jobs", "internal/localdir", "internal/lru", "internal/masking", "internal/jsonschema", "internal/gitpatch", "internal/sealing", "internal/image", "internal/llm"},
 	{"internal/framework"},
 	{"internal/assistant", "internal/mcp"},
 
