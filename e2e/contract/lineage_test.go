@@ -168,7 +168,7 @@ func promoting(w *tenant) {
 		w.get(at, &o)
 		w.equal("current version", []any{one.ID, int64(3), one}, []any{installation.Value(o.CurrentVersionID), o.Size, *o.CurrentVersion})
 		promote := request{method: "POST", path: at + "/versions/v2/promote", header: map[string]string{"If-Match": two.ID}}
-		w.wantError(promote, 409, "conflict_error/version_conflict", one.ID)
+		w.wantError(promote, 409, badHead, one.ID)
 		promote.header = map[string]string{"If-Match": `"` + one.ID + `"`}
 		w.must(200, promote, nil)
 		for _, unknown := range []string{"v3", "v1_aaaaaaaaaaaaaaaaaaaa", "x"} {
