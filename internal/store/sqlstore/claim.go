@@ -153,10 +153,13 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 	return len(ids), c.start(ctx, q, ids, *t)
 }
 
-// candidate is a run to be claimed and the artifact that it inherits from its session.
-type candidate struct{ id, inherits string }
+// candidate is a run to be claimed, its session, and the artifact that it inherits from the
+// session.
+type candidate struct{ id, session, inherits string }
 
-func scanCandidate(r Row) (c candidate, err error) { return c, r.Scan(&c.id, &c.inherits) }
+func scanCandidate(r Row) (c candidate, err error) {
+	return c, r.Scan(&c.id, &c.session, &c.inherits)
+}
 
 // start changes locked, ready runs to running.
 func (c *claimer) start(ctx context.Context, q Querier, list []candidate, t orgLoad) error {
@@ -168,7 +171,7 @@ func (c *claimer) start(ctx context.Context, q Querier, list []candidate, t orgL
 	for i, next := range list {
 		events[i] = &transition{run: next.id, starts: true, events: running}
 		if next.inherits != "" {
-			start, note, err := sessionStart(ctx, q, next)
+			start, note, err := sessionStart(ctx, q, t.org, next)
 			if err != nil {
 				return err
 			}

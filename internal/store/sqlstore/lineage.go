@@ -198,19 +198,20 @@ func leftBehind(ctx context.Context, q Querier, t lockedFileSet, head node, pare
 	return &stint.HeadMove{VersionID: head.id, SessionID: session}, err
 }
 
-// selectStart selects the session's newest version of the artifact $2 with the digest of
-// its workspace, for the session of run $1, and the head of the artifact. The version
-// belongs to another file set if the artifact was deleted since; its line is then null.
-const selectStart = `select t.id, p.artifact_version, c.workspace_digest, b.number, b.line, h.id, h.number, h.line, h.digest
-	from runs r
-		left join runs p on p.id = (
-			select o.id from runs o where o.session_id = r.session_id and o.artifact_name = $2 and o.artifact_version is not null
-			order by o.created_at desc, o.id desc limit 1)
+// selectStart selects the newest version of the artifact $3 that the session $2 made, with
+// the digest of its workspace, and the head of the artifact in the organisation $1. The
+// version belongs to another file set if the artifact was deleted since; its line is then
+// null.
+const selectStart = `with own as (
+		select artifact_version, checkpoint_id from runs
+			where session_id = $2 and artifact_name = $3 and artifact_version is not null order by created_at desc, id desc limit 1)
+	select t.id, p.artifact_version, c.workspace_digest, b.number, b.line, h.id, h.number, h.line, h.digest
+	from (select 1 as one) o
+		left join own p on 1 = 1
 		left join checkpoints c on c.id = p.checkpoint_id
-		left join trees t on t.org_id = r.org_id and t.kind = 'artifact' and t.name = $2 and t.deleted_at is null
+		left join trees t on t.org_id = $1 and t.kind = 'artifact' and t.name = $3 and t.deleted_at is null
 		left join tree_versions b on b.tree_id = t.id and b.id = p.artifact_version
-		left join tree_versions h on h.tree_id = t.id and h.number = t.head
-	where r.id = $1`
+		left join tree_versions h on h.tree_id = t.id and h.number = t.head`
 
 // startRow is a row of selectStart.
 type startRow struct {
@@ -227,8 +228,8 @@ func scanStart(r Row) (s startRow, err error) {
 
 // sessionStart returns the version that a run starts from which inherits an artifact from
 // its session, and the note of the running event; see store.Claim.
-func sessionStart(ctx context.Context, q Querier, c candidate) (*store.StartVersion, string, error) {
-	s, err := one(ctx, q, scanStart, selectStart, c.id, c.inherits)
+func sessionStart(ctx context.Context, q Querier, org string, c candidate) (*store.StartVersion, string, error) {
+	s, err := one(ctx, q, scanStart, selectStart, org, c.session, c.inherits)
 	if err != nil {
 		return nil, "", err
 	}
