@@ -253,17 +253,20 @@ func find(t *testing.T, c *client.Client, prompt string) *stint.Run {
 }
 
 // continuesSessions checks that new runs continue the home folder or the conversation
-// of an earlier session. Their workspace contains the newest version of the artifact,
-// which a run of another session wrote.
+// of an earlier session. Their workspace contains the session's newest version of the
+// artifact, because the current version is a fork of an older one.
 func continuesSessions(t *testing.T, c *client.Client) {
 	t.Helper()
 	shell := find(t, c, "echo to stdout;")
 	prompt := `echo 4 >>$HOME/state; cat $HOME/state made.txt; ls; echo three >>made.txt`
-	r := checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: prompt}, "1\n2\n3\n4\none\nmade.txt\nsub\n")
+	r := checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: prompt}, "1\n2\n3\n4\none\ntwo\nmade.txt\nnumbers.txt\nsub\n")
 	if installation.Value(r.ArtifactVersion) == "" || r.SessionID != shell.SessionID {
 		t.Errorf("the run belongs to %s and wrote %q", r.SessionID, installation.Value(r.ArtifactVersion))
 	}
-	checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: "cat made.txt"}, "one\nthree\n")
+	if moved := r.HeadMovedFrom; moved == nil || !strings.HasPrefix(moved.VersionID, "v5_") || installation.Value(moved.SessionID) == shell.SessionID {
+		t.Errorf("the current version moved from %v", moved)
+	}
+	checkOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: "cat made.txt"}, "one\ntwo\nthree\n")
 	talk := find(t, c, "write notes.md:")
 	if _, out := completed(t, c, stint.NewRun{SessionID: talk.SessionID, Prompt: "run: cat notes.md"}); !strings.Contains(out, "written by the assistant") {
 		t.Errorf("the assistant wrote %q", out)

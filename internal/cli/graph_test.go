@@ -24,7 +24,7 @@ func TestGraph(t *testing.T) {
 	} {
 		var g graph
 		var b strings.Builder
-		for _, v := range strings.Fields(c.versions) {
+		for v := range strings.FieldsSeq(c.versions) {
 			id, parent, _ := strings.Cut(v, "/")
 			if joined := g.join(id); joined != "" {
 				b.WriteString(joined + "\n")

@@ -53,9 +53,9 @@ func (f folder) write(t rapid.TB, dir string) {
 		case gitpatch.ModeLink:
 			check(t, os.Symlink(string(x.Content), at))
 		case gitpatch.ModeExecutable:
-			check(t, os.WriteFile(at, x.Content, 0o755)) //nolint:gosec // the mode is tested
+			check(t, os.WriteFile(at, x.Content, 0o755))
 		default:
-			check(t, os.WriteFile(at, x.Content, 0o644)) //nolint:gosec // the mode is tested
+			check(t, os.WriteFile(at, x.Content, 0o644))
 		}
 	}
 }
@@ -121,7 +121,7 @@ func changes(t rapid.TB, old, new folder, renamed map[string]string) []byte {
 // apply checks that git apply turns old into new, and back.
 func apply(t rapid.TB, dir string, old, new folder, renamed map[string]string) {
 	t.Helper()
-	check(t, os.MkdirAll(dir, 0o755)) //nolint:gosec // a test folder
+	check(t, os.MkdirAll(dir, 0o755))
 	git(t, dir, nil, "init", "-q")
 	old.write(t, dir)
 	patch := changes(t, old, new, renamed)
