@@ -24,6 +24,8 @@ const (
 	PrefixSandbox      = "sbx_"
 )
 
+const ulidLen = 26
+
 // crockford is the alphabet of ULIDs (https://github.com/ulid/spec), lower case.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -74,7 +76,7 @@ func increment(b []byte) {
 }
 
 func encodeULID(id [16]byte) string {
-	var out [26]byte
+	var out [ulidLen]byte
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
 	for i := len(out) - 1; i >= 0; i-- {
 		out[i] = crockford[lo&31]
@@ -94,8 +96,14 @@ func ULIDAt(t time.Time) string {
 
 // IsID reports whether s is an identifier with the prefix.
 func IsID(prefix, s string) bool {
+	return len(s) == len(prefix)+ulidLen && IsIDPrefix(prefix, s)
+}
+
+// IsIDPrefix reports whether s is the beginning of an identifier with the prefix: the
+// prefix, and any number of the characters that follow it.
+func IsIDPrefix(prefix, s string) bool {
 	rest, ok := strings.CutPrefix(s, prefix)
-	if !ok || len(rest) != 26 || rest[0] > '7' {
+	if !ok || len(rest) > ulidLen || rest != "" && rest[0] > '7' {
 		return false
 	}
 	for i := range len(rest) {

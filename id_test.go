@@ -72,6 +72,14 @@ func TestIsID(t *testing.T) {
 			t.Errorf("IsID(%q) = %v", id, got)
 		}
 	}
+	for beginning, want := range map[string]bool{
+		valid: true, "run_": true, "run_0": true, valid[:29]: true, "": false, "run": false, "ag_01": false,
+		valid + "0": false, "run_01KE": false, "run_8": false, "run_0u": false, "run_0%": false,
+	} {
+		if got := stint.IsIDPrefix(stint.PrefixRun, beginning); got != want {
+			t.Errorf("IsIDPrefix(%q) = %v", beginning, got)
+		}
+	}
 	for version, want := range map[string]bool{
 		"v1_abcdefghijklmnopqrst": true, "v0_abcdefghijklmnopqrst": false, "v1_abc": false,
 		"v12_abcdefghij234567abcd": true, "1_abcdefghijklmnopqrst": false, "v1_abcdefghijklmnopqrs1": false,

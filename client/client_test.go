@@ -255,6 +255,13 @@ func TestRequestsOfEveryResource(t *testing.T) {
 		{`POST /v1/agents {"name":"n"}`, func() error { return second(c.Agents.Create(ctx, json.RawMessage(`{"name":"n"}`))) }},
 		{"GET /v1/agents?limit=100&name=n", func() error { return second(c.Agents.Find(ctx, "n")) }},
 		{"GET /v1/agents?limit=100", func() error { return walk(c.Agents.List(ctx)) }},
+		{"GET /v1/agents?idPrefix=ag_01k&limit=2", func() error {
+			ids, err := c.IDs(ctx, "ag_01k", 2)
+			if len(ids) != 1 || ids[0] != "1" {
+				t.Errorf("IDs returned %q", ids)
+			}
+			return err
+		}},
 		{"GET /v1/agents/ag_1/versions?limit=100", func() error { return walk(c.Agents.Versions(ctx, "ag_1")) }},
 		{"GET /v1/agents/ag_1/versions/latest", func() error { return second(c.Agents.Version(ctx, "ag_1", "latest")) }},
 		{"DELETE /v1/agents/ag_1", func() error { return c.Agents.Delete(ctx, "ag_1") }},

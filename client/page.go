@@ -40,8 +40,9 @@ func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int,
 
 // PageOptions selects a page of a list. A nil *PageOptions selects the first page.
 type PageOptions struct {
-	Limit  int    // items, 1 to 100; 0 is the server's default
-	Cursor string // Pagination.NextCursor of the previous page; empty for the first page
+	IDPrefix string // only items with IDs that begin with it; not for lists of files
+	Limit    int    // items, 1 to 100; 0 is the server's default
+	Cursor   string // Pagination.NextCursor of the previous page; empty for the first page
 }
 
 // page returns one page of a list.
@@ -53,8 +54,35 @@ func page[T any](ctx context.Context, c *Client, query url.Values, o *PageOption
 	}
 	if o != nil {
 		set(q, "cursor", o.Cursor)
+		set(q, "idPrefix", o.IDPrefix)
 	}
 	return fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: q})
+}
+
+// idLists contains the path of the list of each kind of ID, by prefix.
+var idLists = map[string]string{
+	stint.PrefixRun: "runs", stint.PrefixSession: "sessions", stint.PrefixAgent: "agents",
+	stint.PrefixArtifact: "artifacts", stint.PrefixVolume: "volumes", stint.PrefixToken: "tokens",
+}
+
+// IDs returns up to limit (1 to 100) IDs that begin with the given characters, newest
+// first. They begin with the prefix of a run, session, agent, artifact, volume, or token,
+// such as "run_"; otherwise, IDs returns none.
+func (c *Client) IDs(ctx context.Context, beginning string, limit int) ([]string, error) {
+	var ids []string
+	for prefix, path := range idLists {
+		if !stint.IsIDPrefix(prefix, beginning) {
+			continue
+		}
+		found, err := page[struct{ ID string }](ctx, c, nil, &PageOptions{Limit: limit, IDPrefix: beginning}, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range found.Data {
+			ids = append(ids, item.ID)
+		}
+	}
+	return ids, nil
 }
 
 func get[T any](ctx context.Context, c *Client, path ...string) (*T, error) {

@@ -149,7 +149,7 @@ func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]
 }
 
 // listByName returns a page of a list that contains only the agent with the name. If r
-// selects a page after the first, it is empty.
+// selects a page after the first or other IDs, it is empty.
 func (s *Service) listByName(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	a, err := s.ByName(ctx, org, name)
 	switch {
@@ -157,6 +157,8 @@ func (s *Service) listByName(ctx context.Context, org, name string, r store.Rang
 		return nil, nil
 	case err != nil:
 		return nil, err
+	case !strings.HasPrefix(a.ID, r.IDPrefix):
+		return nil, nil
 	}
 	return []stint.Agent{a}, nil
 }

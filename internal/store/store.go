@@ -81,8 +81,10 @@ type Cursor struct {
 	ID string
 }
 
-// Range selects a page of a list: at most Limit items that follow After.
+// Range selects a page of a list: at most Limit items that follow After. If IDPrefix
+// is set, the list contains only the items with IDs that begin with it.
 type Range struct {
-	After Cursor
-	Limit int
+	After    Cursor
+	Limit    int
+	IDPrefix string
 }

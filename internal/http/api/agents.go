@@ -31,7 +31,7 @@ func (a *api) listAgents(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	name := q.name()
 	key := func(x *stint.Agent) (stint.Time, string) { return x.CreatedAt, x.ID }
-	return pageByTime(a.listOf(r, c, q, "name"), key, func(page store.Range) ([]stint.Agent, error) {
+	return pageByTime(a.listOf(r, c, q, "name", "idPrefix").byID(stint.PrefixAgent), key, func(page store.Range) ([]stint.Agent, error) {
 		return a.c.Agents.List(r.Context(), c.OrgID, name, page)
 	})
 }

@@ -21,7 +21,7 @@ func (s fileSetAPI) list(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	name := q.name()
 	key := func(x *stint.FileSet) (stint.Time, string) { return x.CreatedAt, x.ID }
-	return pageByTime(s.a.listOf(r, c, q, "name"), key, func(page store.Range) ([]stint.FileSet, error) {
+	return pageByTime(s.a.listOf(r, c, q, "name", "idPrefix").byID(s.kind.Prefix()), key, func(page store.Range) ([]stint.FileSet, error) {
 		if name != "" {
 			return s.listByName(r, c, name, page)
 		}
@@ -34,7 +34,7 @@ func (s fileSetAPI) list(r *http.Request, c auth.Caller) (any, error) {
 // empty.
 func (s fileSetAPI) listByName(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.FileSet, error) {
 	found, err := s.a.c.Artifacts.ByName(r.Context(), c.OrgID, s.kind, name)
-	if stint.KindOf(err) == stint.KindNotFound || page.After.ID != "" {
+	if stint.KindOf(err) == stint.KindNotFound || page.After.ID != "" || !strings.HasPrefix(found.ID, page.IDPrefix) {
 		return nil, nil
 	}
 	return []stint.FileSet{found}, err

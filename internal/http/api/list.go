@@ -14,7 +14,8 @@ import (
 // list is a paged list that a request reads, identified by its path and filters.
 type list struct {
 	paging.List
-	q *query
+	q        *query
+	idPrefix string // of the items' IDs; see byID
 }
 
 // listOf returns the list at the path of the request. filters are the names of the
@@ -29,7 +30,14 @@ func (a *api) listOf(r *http.Request, c auth.Caller, q *query, filters ...string
 			}
 		}
 	}
-	return &list{paging.List{Signer: a.c.Auth, Org: c.OrgID, Name: r.URL.Path + "?" + given.Encode()}, q}
+	return &list{paging.List{Signer: a.c.Auth, Org: c.OrgID, Name: r.URL.Path + "?" + given.Encode()}, q, ""}
+}
+
+// byID restricts a list to the IDs that begin with the parameter 'idPrefix', which is one
+// of the list's filters. prefix is the prefix of the IDs of all items.
+func (l *list) byID(prefix string) *list {
+	l.idPrefix = l.q.idPrefix(prefix)
+	return l
 }
 
 // position returns the position in the cursor of the request. It returns nil for the
@@ -58,7 +66,7 @@ func pageByTime[T any](l *list, key func(*T) (stint.Time, string), fetch func(st
 	if l.q.err != nil {
 		return nil, l.q.err
 	}
-	items, err := fetch(store.Range{After: after, Limit: limit + 1})
+	items, err := fetch(store.Range{After: after, Limit: limit + 1, IDPrefix: l.idPrefix})
 	if err != nil {
 		return nil, err
 	}

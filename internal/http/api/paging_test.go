@@ -213,6 +213,38 @@ func TestFilters(t *testing.T) {
 	w.diff("members of an item", []string{"agentId", "agentName", "completedAt", "createdAt", "id", "prompt", "startedAt", "status"}, members)
 }
 
+// TestIDPrefixes checks that every list returns the items with IDs that begin with the
+// given characters, and only items of the caller's organisation.
+func TestIDPrefixes(t *testing.T) {
+	w := newWorld(t)
+	words := w.fixture()
+	for _, path := range []string{"/v1/runs", "/v1/sessions", "/v1/agents", "/v1/volumes", "/v1/artifacts", "/v1/tokens"} {
+		all := w.walk(path, 100, "id", func() {})
+		for _, id := range all {
+			w.diff("the whole ID at "+path, []string{id}, w.walk(path+"?idPrefix="+id, 1, "id", func() {}))
+		}
+		prefix, _, _ := strings.Cut(all[0], "_")
+		w.diff("all IDs at "+path, all, w.walk(path+"?idPrefix="+prefix+"_", 1, "id", func() {}))
+		w.diff("IDs of this century at "+path, all, w.walk(path+"?idPrefix="+prefix+"_0", 2, "id", func() {}))
+		var foreign stint.Page[map[string]any]
+		w.decode(w.do(request{method: "GET", path: path + "?idPrefix=" + all[0], token: words["other"]}), http.StatusOK, &foreign)
+		w.diff("a foreign ID at "+path, 0, len(foreign.Data))
+		for _, bad := range []string{"", "x", prefix, prefix + "_U", "%25", strings.ToUpper(all[0]), all[0] + "0", "other_01"} {
+			a := w.do(request{method: "GET", path: path + "?idPrefix=" + bad, hostile: true})
+			if a.errorOf() != "invalid_request_error invalid_parameter" || !strings.Contains(string(a.body), `"param":"idPrefix"`) {
+				t.Errorf("the prefix %q at %s returned %d %s", bad, path, a.StatusCode, a.body)
+			}
+		}
+	}
+	agent := w.newAgent("prefixed")
+	for query, want := range map[string][]string{
+		"name=prefixed&idPrefix=" + agent.ID[:9]: {agent.ID},
+		"name=prefixed&idPrefix=ag_00000":        nil,
+	} {
+		w.diff(query, want, w.walk("/v1/agents?"+query, 1, "id", func() {}))
+	}
+}
+
 func TestQueryParameters(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()

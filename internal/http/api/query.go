@@ -93,6 +93,16 @@ func (q *query) id(name, prefix string) string {
 	return value
 }
 
+// idPrefix returns the parameter 'idPrefix', the beginning of the IDs of a list, or "" if
+// the query does not contain it. All IDs of the list begin with prefix.
+func (q *query) idPrefix(prefix string) string {
+	value, ok := q.text("idPrefix")
+	if ok && !stint.IsIDPrefix(prefix, value) {
+		q.fail(stint.InvalidParam("idPrefix", "'idPrefix' must be the beginning of an ID, such as '%s01k2'. IDs have lower-case letters.", prefix))
+	}
+	return value
+}
+
 // limit returns the maximum number of items on a page: the parameter 'limit', or
 // stint.DefaultLimit if the query does not contain it.
 func (q *query) limit() int {

@@ -151,7 +151,7 @@ func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 			f.Metadata[strings.TrimSuffix(key, "]")], _ = q.text(name)
 		}
 	}
-	l := a.listOf(r, c, q, "status", "agentId", "sessionId", "since", "until", "metadata[")
+	l := a.listOf(r, c, q, "status", "agentId", "sessionId", "since", "until", "metadata[", "idPrefix").byID(stint.PrefixRun)
 	key := func(s *stint.RunSummary) (stint.Time, string) { return s.CreatedAt, s.ID }
 	return pageByTime(l, key, func(page store.Range) ([]stint.RunSummary, error) {
 		return a.c.Runs.List(r.Context(), c, f, page)

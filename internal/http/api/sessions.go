@@ -9,8 +9,9 @@ import (
 )
 
 func (a *api) listSessions(r *http.Request, c auth.Caller) (any, error) {
+	l := a.listOf(r, c, queryOf(r), "idPrefix").byID(stint.PrefixSession)
 	key := func(s *stint.Session) (stint.Time, string) { return s.CreatedAt, s.ID }
-	return pageByTime(a.listOf(r, c, queryOf(r)), key, func(page store.Range) ([]stint.Session, error) {
+	return pageByTime(l, key, func(page store.Range) ([]stint.Session, error) {
 		return a.c.Runs.Sessions(r.Context(), c, page)
 	})
 }

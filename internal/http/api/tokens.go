@@ -38,8 +38,9 @@ func (a *api) createToken(p *post) (*response, error) {
 }
 
 func (a *api) listTokens(r *http.Request, c auth.Caller) (any, error) {
+	l := a.listOf(r, c, queryOf(r), "idPrefix").byID(stint.PrefixToken)
 	key := func(t *stint.Token) (stint.Time, string) { return t.CreatedAt, t.ID }
-	return pageByTime(a.listOf(r, c, queryOf(r)), key, func(page store.Range) ([]stint.Token, error) {
+	return pageByTime(l, key, func(page store.Range) ([]stint.Token, error) {
 		return a.c.Auth.Tokens(r.Context(), c, page)
 	})
 }

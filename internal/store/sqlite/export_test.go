@@ -14,8 +14,12 @@ func (s *Store) Do(ctx context.Context, f func(ctx context.Context, q sqlstore.Q
 }
 
 // WriterStatements returns the texts of the statements that the writer has run.
-func (s *Store) WriterStatements() []string {
-	stmts := s.writer.stmts
+func (s *Store) WriterStatements() []string { return s.writer.stmts.texts() }
+
+// ReaderStatements returns the texts of the statements that the readers have run.
+func (s *Store) ReaderStatements() []string { return s.reads.texts() }
+
+func (stmts *statements) texts() []string {
 	stmts.mu.RLock()
 	defer stmts.mu.RUnlock()
 	return slices.Sorted(maps.Keys(stmts.cached))

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -75,6 +76,41 @@ func TestWriterUsesIndexes(t *testing.T) {
 	}
 	if checked < 10 {
 		t.Errorf("only %d statements were checked", checked)
+	}
+}
+
+// TestIDPrefixUsesPrimaryKey checks that lists read the range of a prefix of IDs instead
+// of all rows of the organisation.
+func TestIDPrefixUsesPrimaryKey(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	r := store.Range{IDPrefix: "prefix_01k", Limit: 2}
+	_, err := s.RunSummaries(t.Context(), sqltest.Org, store.RunFilter{}, r)
+	_, err2 := s.Sessions(t.Context(), sqltest.Org, r)
+	_, err3 := s.Agents(t.Context(), sqltest.Org, r)
+	_, err4 := s.FileSets(t.Context(), sqltest.Org, stint.Volumes, r)
+	_, err5 := s.Tokens(t.Context(), sqltest.Org, r)
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	checked := 0
+	for _, query := range s.ReaderStatements() {
+		if !strings.Contains(query, "id >= $") {
+			continue
+		}
+		checked++
+		steps := strings.Join(plan(t, db, query), "\n")
+		if !strings.Contains(steps, "(id>? AND id<?)") {
+			t.Errorf("%s\n%s", steps, query)
+		}
+	}
+	if checked != 5 {
+		t.Errorf("%d statements were checked", checked)
 	}
 }
 

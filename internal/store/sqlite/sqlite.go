@@ -38,6 +38,7 @@ type Store struct {
 	path    string
 	writer  *writer
 	readers *sql.DB
+	reads   *statements  // statements on readers
 	close   func() error // closes everything at the first call only
 }
 
@@ -81,8 +82,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 }
 
 func newStore(path string, w *writer, r *sql.DB) *Store {
-	s := &Store{path: path, writer: w, readers: r}
-	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, IsUnavailable: isUnavailable, Dialect: dialect})
+	s := &Store{path: path, writer: w, readers: r, reads: newStatements(r)}
+	s.Store = sqlstore.New(sqlstore.Engine{Read: s.reads, Write: w.do, IsUnavailable: isUnavailable, Dialect: dialect})
 	s.close = sync.OnceValue(func() error {
 		w.group.Close()
 		// SQLite moves the write-ahead log into the file when the last connection is

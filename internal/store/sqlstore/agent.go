@@ -78,7 +78,7 @@ func (s *Store) AgentByName(ctx context.Context, org, name string) (store.Agent,
 
 // Agents returns agents, newest first.
 func (s *Store) Agents(ctx context.Context, org string, r store.Range) ([]store.Agent, error) {
-	page := newQuery(selectAgents).and("org_id = ?", org).and("deleted_at is null").page(r)
+	page := newQuery(selectAgents).of(org, r).and("deleted_at is null").page(r)
 	return list(ctx, s, "listing agents", scanAgent, page.text.String(), page.args...)
 }
 

@@ -45,7 +45,7 @@ func (s *Store) FileSetByName(ctx context.Context, org string, kind stint.FileSe
 
 // FileSets returns file sets, newest first.
 func (s *Store) FileSets(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]store.FileSet, error) {
-	page := newQuery(`select * from trees`).and("org_id = ?", org).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
+	page := newQuery(`select * from trees`).of(org, r).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
 	return list(ctx, s, "listing file sets", scanFileSet, `with t as (`+page.text.String()+`) `+fileSetColumns+` from t`+fileSetHeads+
 		` order by t.created_at desc, t.id desc`, page.args...)
 }

@@ -63,7 +63,7 @@ func (s *Store) RunState(ctx context.Context, id string) (status stint.Status, e
 // RunSummaries returns runs, newest first. The page is selected from the table
 // runs alone; the prompt is then joined for the rows of the page.
 func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error) {
-	q := newQuery(`select * from runs`).and("org_id = ?", org)
+	q := newQuery(`select * from runs`).of(org, r)
 	if f.Status != "" {
 		q.and("status = ?", string(f.Status))
 	}

@@ -19,7 +19,7 @@ func (s *Store) Session(ctx context.Context, org, id string) (store.Session, err
 
 // Sessions returns sessions, newest first.
 func (s *Store) Sessions(ctx context.Context, org string, r store.Range) ([]store.Session, error) {
-	page := newQuery(selectSessions).and("org_id = ?", org).page(r)
+	page := newQuery(selectSessions).of(org, r).page(r)
 	return list(ctx, s, "listing sessions", scanSession, page.text.String(), page.args...)
 }
 

@@ -72,7 +72,7 @@ func (s *Store) Token(ctx context.Context, org, id string) (store.Token, error) 
 // Tokens returns a page of an organisation's tokens that are not revoked, newest
 // first.
 func (s *Store) Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error) {
-	page := newQuery(`select * from tokens`).and("org_id = ?", org).and("revoked_at is null").page(r)
+	page := newQuery(`select * from tokens`).of(org, r).and("revoked_at is null").page(r)
 	return list(ctx, s, "listing tokens", scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
 		` order by t.created_at desc, t.id desc`, page.args...)
 }

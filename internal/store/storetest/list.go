@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 var listCases = []testCase{
 	{"a page has Limit items, the next one continues after it", pageEdges},
 	{"a list is ordered by time, newest first", newestFirst},
+	{"a prefix of IDs selects items of the organisation", idPrefixes},
 }
 
 // list describes a method of the port that returns a list in pages.
@@ -166,6 +168,39 @@ func pageEdges(w *world) {
 			w.must(err, "the second page")
 			w.diff(fmt.Sprint("second page of ", limit), all[min(limit, 101):min(2*limit, 101)], rest)
 		}
+	})
+}
+
+// idPrefixes compares the items that a prefix selects with the items of the whole list that
+// have this prefix, for every prefix of an ID.
+func idPrefixes(w *world) {
+	each(w, func(w *world, l list) {
+		add, page := l.open(w.home)
+		addOther, _ := l.open(w.tenant(l.name + "-other"))
+		for i := range 9 {
+			at := later(w.now(), time.Duration(i/2)*time.Millisecond)
+			w.must(add(at), "add")
+			w.must(addOther(at), "add")
+		}
+		all, err := page(store.Range{Limit: 100})
+		w.must(err, "the whole list")
+		id := all[4].ID
+		for n := range len(id) + 1 {
+			var want []store.Cursor
+			for _, item := range all {
+				if strings.HasPrefix(item.ID, id[:n]) {
+					want = append(want, item)
+				}
+			}
+			selected := func(r store.Range) ([]store.Cursor, error) {
+				r.IDPrefix = id[:n]
+				return page(r)
+			}
+			w.diff("items with the prefix "+id[:n], want, w.walk(selected, 2, func() {}))
+		}
+		none, err := page(store.Range{Limit: 2, IDPrefix: id + "0"})
+		w.must(err, "a page")
+		w.diff("items with a longer prefix", 0, len(none))
 	})
 }
 
