@@ -1,6 +1,9 @@
 package stint
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"math"
+)
 
 // EventType is the type of an event in a run's stream.
 type EventType string
@@ -105,8 +108,8 @@ type Metrics struct {
 	Summary MetricsSummary  `json:"summary"`
 }
 
-// Summarize returns the summary of samples. Without samples, the average and the
-// maximum are 0. totalMs becomes TotalDurationMs.
+// Summarize returns the summary of samples, with an average of two decimals. Without
+// samples, the average and the maximum are 0. totalMs becomes TotalDurationMs.
 func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 	s := MetricsSummary{TotalDurationMs: totalMs}
 	for _, m := range samples {
@@ -114,7 +117,7 @@ func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 		s.MaxMemoryUsedMb = max(s.MaxMemoryUsedMb, m.MemoryUsedMb)
 	}
 	if len(samples) > 0 {
-		s.AvgCPUPercent /= float64(len(samples))
+		s.AvgCPUPercent = math.Round(100*s.AvgCPUPercent/float64(len(samples))) / 100
 	}
 	return s
 }

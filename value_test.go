@@ -132,6 +132,13 @@ func TestSummarize(t *testing.T) {
 	if diff := cmp.Diff(stint.MetricsSummary{AvgCPUPercent: 20, MaxMemoryUsedMb: 5, TotalDurationMs: &total}, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
+	equal := make([]stint.MetricsSample, 7)
+	for i := range equal {
+		equal[i].CPUPercent = 42.1
+	}
+	if got := stint.Summarize(equal, nil).AvgCPUPercent; got != 42.1 {
+		t.Errorf("the average of 42.1 is %v", got)
+	}
 	if got := stint.Summarize(nil, nil); got != (stint.MetricsSummary{}) {
 		t.Errorf("the summary of no samples is %+v", got)
 	}

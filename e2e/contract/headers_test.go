@@ -61,6 +61,7 @@ func commonHeaders(w *tenant) {
 			w.Errorf("a %d has the X-Request-Id %q", status, id)
 		}
 		w.equal("X-API-Version", "v1", a.Header.Get("X-Api-Version"))
+		w.equal("X-Content-Type-Options", "nosniff", a.Header.Get("X-Content-Type-Options"))
 		if status >= 400 {
 			if f := a.apiError(); f.Type == "" || f.Code == "" || f.Message == "" || a.Header.Get("Content-Type") != "application/json" {
 				w.Errorf("a %d is %s", status, a.body)

@@ -111,7 +111,7 @@ func (v *maintenanceView) end(l maintenance.Report) error {
 		if d.Repaired {
 			state = "repaired"
 		}
-		if _, err := fmt.Fprintf(v.a.Stdout, "  %s %s: %s, %d files and folders\n", v.a.colour(stdout, yellow, state), d.Key, d.Problem, d.Uses); err != nil {
+		if _, err := fmt.Fprintf(v.a.Stdout, "  %s %s: %s, used by %s\n", v.a.colour(stdout, yellow, state), d.Key, d.Problem, count(d.Uses, "path")); err != nil {
 			return err
 		}
 		for _, u := range d.Used {
@@ -133,13 +133,13 @@ func maintenanceText(l maintenance.Report) string {
 		return "another process is working on it"
 	}
 	if c := l.Collected; c != nil {
-		return fmt.Sprintf("%d trees in %d packs; %d objects deleted, %d packs stored anew, %s freed; %d objects wait for a later collection",
-			c.Trees, c.Packs, c.Deleted, c.Compacted, bytesText(max(0, c.Freed)), c.Marked)
+		return fmt.Sprintf("%s in %s; %s deleted, %s stored anew, %s freed; for a later collection: %s",
+			count(c.Trees, "tree"), count(c.Packs, "pack"), count(c.Deleted, "object"), count(c.Compacted, "pack"), bytesText(max(0, c.Freed)), count(c.Marked, "object"))
 	}
 	c := l.Checked
-	text := fmt.Sprintf("%d trees in %d packs, %s read", c.Trees, c.Packs, bytesText(c.Bytes))
+	text := fmt.Sprintf("%s in %s, %s read", count(c.Trees, "tree"), count(c.Packs, "pack"), bytesText(c.Bytes))
 	if c.Damaged == 0 {
 		return text + "; all is well"
 	}
-	return text + fmt.Sprintf("; %d objects damaged, %d of them repaired", c.Damaged, c.Repaired)
+	return text + fmt.Sprintf("; %s damaged, %d repaired", count(c.Damaged, "object"), c.Repaired)
 }

@@ -96,19 +96,22 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
-// filesText formats a number of files.
-func filesText(n int64) string {
+// count formats a number with its noun, which is given in the singular.
+func count[T int | int64](n T, noun string) string {
 	if n == 1 {
-		return "1 file"
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d files", n)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// durationText formats a duration in milliseconds.
+// durationText formats a duration in milliseconds, such as "12ms", "1.4s", and "2m3s".
 func durationText(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
-	if d < time.Minute {
-		return fmt.Sprintf("%.1fs", d.Seconds())
+	switch tenths := d.Round(100 * time.Millisecond); {
+	case d < time.Second:
+		return d.String()
+	case tenths < time.Minute:
+		return fmt.Sprintf("%.1fs", tenths.Seconds())
 	}
 	return d.Round(time.Second).String()
 }

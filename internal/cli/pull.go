@@ -76,9 +76,9 @@ func (t volumeCommands) printPulled(tree *stint.FileSet, version, dir string, p 
 	if o.dry {
 		verb, removed = "Would write", "Would remove"
 	}
-	t.a.note("%s %s, %s, into %s.", verb, filesText(p.Written.Files), bytesText(p.Written.Bytes), dir)
+	t.a.note("%s %s, %s, into %s.", verb, count(p.Written.Files, "file"), bytesText(p.Written.Bytes), dir)
 	if p.Deleted > 0 {
-		t.a.note("%s %d entries that the version does not contain.", removed, p.Deleted)
+		t.a.note("%s %s that the version does not contain.", removed, count(p.Deleted, "path"))
 	}
 	return nil
 }

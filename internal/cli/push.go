@@ -156,13 +156,13 @@ func (t volumeCommands) printPushed(tree *stint.FileSet, p pushResult) error {
 	if !p.Changed {
 		return t.a.printResult(p, "The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
 	}
-	return t.a.printResult(p, "Stored %s@%s: %s, %s.", tree.Name, p.ID, filesText(p.FileCount), bytesText(p.Size))
+	return t.a.printResult(p, "Stored %s@%s: %s, %s.", tree.Name, p.ID, count(p.FileCount, "file"), bytesText(p.Size))
 }
 
 func (t volumeCommands) printPlan(tree *stint.FileSet, p transfer.PushResult) error {
 	return t.a.printResult(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent},
 		"Of %s, %s, parts of %s would be sent: %s before compression.",
-		filesText(p.All.Files), bytesText(p.All.Bytes), filesText(p.Sent.Files), bytesText(p.Sent.Bytes))
+		count(p.All.Files, "file"), bytesText(p.All.Bytes), count(p.Sent.Files, "file"), bytesText(p.Sent.Bytes))
 }
 
 // pushArchive packs and uploads an archive through a pipe, for servers without

@@ -245,6 +245,6 @@ func (a *app) pullArtifact(ctx context.Context, c *client.Client, run *stint.Run
 	if err != nil {
 		return err
 	}
-	a.note("Wrote %s, %s, into %s.", filesText(done.Written.Files), bytesText(done.Written.Bytes), a.path(dir))
+	a.note("Wrote %s, %s, into %s.", count(done.Written.Files, "file"), bytesText(done.Written.Bytes), a.path(dir))
 	return nil
 }

@@ -153,11 +153,11 @@ func usageText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &u) != nil || u == nil {
 		return ""
 	}
-	out := fmt.Sprintf("%d tokens in", u.InputTokens)
+	out := count(u.InputTokens, "token") + " in"
 	if u.CacheReadTokens > 0 {
 		out += fmt.Sprintf(" (%d of them from the cache)", u.CacheReadTokens)
 	}
-	out += fmt.Sprintf(", %d out, %d calls", u.OutputTokens, u.ModelCalls)
+	out += fmt.Sprintf(", %d out, %s", u.OutputTokens, count(u.ModelCalls, "call"))
 	if u.CostUSD != nil {
 		out += fmt.Sprintf(", $%.4f", *u.CostUSD)
 	}

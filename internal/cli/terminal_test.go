@@ -297,3 +297,22 @@ func TestTableEscapesCells(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestDurationsAreReadable(t *testing.T) {
+	t.Parallel()
+	ends := map[string]string{"05.012": "12ms", "05.999": "999ms", "06.44": "1.4s", "07.96": "3.0s"}
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var rows []string
+		for end := range ends {
+			rows = append(rows, fmt.Sprintf(`{"id":"run_1","agentName":"a","status":"failed","prompt":"p","createdAt":"2026-01-02T03:04:05.000Z","startedAt":"2026-01-02T03:04:05.000Z","completedAt":"2026-01-02T03:04:%sZ"}`, end))
+		}
+		fmt.Fprintf(w, `{"data":[%s],"pagination":{"hasMore":false,"nextCursor":null}}`, strings.Join(rows, ","))
+	}))
+	p.start("runs", "list")
+	p.exit(t)
+	for _, want := range ends {
+		if !strings.Contains(p.out.String(), " "+want+" ") {
+			t.Errorf("%s is missing:\n%s", want, p.out)
+		}
+	}
+}

@@ -26,8 +26,8 @@ count until the server's garbage collection has removed their data.`,
 			if u.LimitBytes != nil {
 				limit = fmt.Sprintf("%.0f %% of %s", 100*float64(u.StoredBytes)/float64(*u.LimitBytes), bytesText(*u.LimitBytes))
 			}
-			return a.printLine(u, "Stored       %s in %d objects (%s)\nVersions     %d of %d artifacts and %d volumes, %s if each were kept in full\nCheckpoints  %d",
-				bytesText(u.StoredBytes), u.StoredObjects, limit, u.Versions, u.Artifacts, u.Volumes, bytesText(u.VersionBytes), u.Checkpoints)
+			return a.printLine(u, "Stored       %s in %s (%s)\nVersions     %d of %s and %s, %s if each were kept in full\nCheckpoints  %d",
+				bytesText(u.StoredBytes), count(u.StoredObjects, "object"), limit, u.Versions, count(u.Artifacts, "artifact"), count(u.Volumes, "volume"), bytesText(u.VersionBytes), u.Checkpoints)
 		}),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/plainjson"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -91,7 +92,7 @@ func DecodeKey(position []byte) (store.Cursor, error) {
 func Encode[T any](l List, items []T, more bool, position func(*T) []byte) (json.RawMessage, error) {
 	page, encoded := []byte(`{"data":[`), 0
 	for ; encoded < len(items) && len(page) < MaxPageBytes; encoded++ {
-		item, err := json.Marshal(&items[encoded])
+		item, err := plainjson.Marshal(&items[encoded])
 		if err != nil {
 			return nil, fmt.Errorf("encode a page: %w", err)
 		}

@@ -58,7 +58,6 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 // writeStream returns the error. If write fails later, writeStream aborts the
 // connection by a panic, so that the client notices that the content is incomplete.
 func writeStream(w http.ResponseWriter, r *http.Request, write func(context.Context, io.Writer) error) error {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -97,7 +96,6 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 // setUntrusted sets headers that prevent a browser from executing the content, which
 // agents wrote.
 func setUntrusted(h http.Header) {
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }
 

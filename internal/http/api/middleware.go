@@ -19,7 +19,10 @@ const (
 	requestIDBytes  = 16
 )
 
-var apiVersion = []string{"v1"}
+var (
+	apiVersion = []string{"v1"}
+	noSniff    = []string{"nosniff"}
+)
 
 // ServeHTTP handles a request: it sets the common headers and deadlines, recovers
 // from panics, records metrics, and calls the endpoint of the path.
@@ -27,6 +30,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[headerRequestID] = []string{a.requestID(r)}
 	h["X-Api-Version"] = apiVersion
+	h["X-Content-Type-Options"] = noSniff // browsers must not display JSON or files as a page
 	// Remove the write deadline of the previous response on this connection. The
 	// handler of that response could not remove it, because net/http writes the
 	// last bytes after the handler has returned.

@@ -99,7 +99,7 @@ func (w *world) largeRuns(n int) {
 	w.Helper()
 	w.newAgent("reviewer")
 	for range n { // not through the server, because its timeouts can be short
-		run := stint.NewRun{Agent: "reviewer", Prompt: strings.Repeat("<", 512<<10)}
+		run := stint.NewRun{Agent: "reviewer", Prompt: strings.Repeat("\x02", 512<<10)}
 		if _, err := w.runs.Create(w.Context(), w.caller, run, runs.CreateOptions{}); err != nil {
 			w.Fatal(err)
 		}

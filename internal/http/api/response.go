@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/stint-dev/stint/internal/plainjson"
 )
 
 // response is a complete response with a small body.
@@ -51,14 +53,12 @@ func (r *response) write(w http.ResponseWriter) {
 	}
 }
 
-// encode returns v as a line of JSON. json.Marshal escapes characters that are special
-// in HTML, in case a browser displays the response as a page. A json.RawMessage is not
-// changed.
+// encode returns v as a line of JSON. A json.RawMessage is not changed.
 func encode(v any) []byte {
 	if raw, ok := v.(json.RawMessage); ok {
 		return append(raw, '\n')
 	}
-	b, err := json.Marshal(v)
+	b, err := plainjson.Marshal(v)
 	if err != nil {
 		panic("api: encode a response: " + err.Error())
 	}

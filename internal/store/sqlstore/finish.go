@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/plainjson"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -85,7 +86,7 @@ func endEvents(r *store.Run, o store.Outcome) []stint.Event {
 }
 
 func encode(v any) json.RawMessage {
-	data, err := json.Marshal(v)
+	data, err := plainjson.Marshal(v)
 	if err != nil {
 		panic("sqlstore: " + err.Error()) // payloads are strings, numbers, and valid JSON
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/masking"
+	"github.com/stint-dev/stint/internal/plainjson"
 )
 
 // eventMasker masks the events that the decoder of a protocol returns. An event with
@@ -106,7 +107,7 @@ func (m *eventMasker) input(raw json.RawMessage) json.RawMessage {
 	if json.Unmarshal(raw, &v) != nil {
 		return nil
 	}
-	masked, err := json.Marshal(m.masker.MaskJSON(v))
+	masked, err := plainjson.Marshal(m.masker.MaskJSON(v))
 	if err != nil {
 		return nil
 	}

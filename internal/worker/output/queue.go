@@ -1,7 +1,6 @@
 package output
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/plainjson"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -256,7 +256,7 @@ func (q *queue) logsOfBatch() (n int) {
 }
 
 func (e *event) encode() stint.Event {
-	data, err := json.Marshal(e.OutputData)
+	data, err := plainjson.Marshal(e.OutputData)
 	if err != nil { // cannot happen, because strings and items can be encoded
 		data = []byte(`{"content":""}`)
 	}

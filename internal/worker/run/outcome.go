@@ -12,6 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/jsonschema"
+	"github.com/stint-dev/stint/internal/plainjson"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/worker/output"
 	"github.com/stint-dev/stint/internal/worker/usage"
@@ -136,7 +137,7 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	switch {
 	case schema == nil && v.Final != "":
 		short, _ := transcript.Shorten(strings.ToValidUTF8(v.Final, "\uFFFD"), maxResult)
-		o.result, _ = json.Marshal(short) // cannot fail for a string
+		o.result, _ = plainjson.Marshal(short) // cannot fail for a string
 	case schema != nil && v.Completed:
 		value, err := jsonschema.ParseResult(schema, v.Final)
 		if err != nil {

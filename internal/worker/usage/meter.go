@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/plainjson"
 )
 
 // Meter adds up the model usage of a run. It prefers the counts of the model proxy to
@@ -107,7 +109,11 @@ func (m *Meter) JSON() json.RawMessage {
 	if u == nil {
 		return nil
 	}
-	b, err := json.Marshal(u)
+	if u.CostUSD != nil {
+		cost := math.Round(*u.CostUSD*1e9) / 1e9 // sums of floats have further digits
+		u.CostUSD = &cost
+	}
+	b, err := plainjson.Marshal(u)
 	if err != nil {
 		return nil // cannot happen, because numbers and names can be encoded
 	}

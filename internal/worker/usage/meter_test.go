@@ -116,3 +116,17 @@ func TestEachLimitIsWarnedAbout(t *testing.T) {
 		}
 	}
 }
+
+// TestCostHasNoFloatNoise checks that the sum of costs has no digits that floating-point
+// addition adds.
+func TestCostHasNoFloatNoise(t *testing.T) {
+	t.Parallel()
+	m := usage.NewMeter(stint.Limits{}, &stint.Provider{Prices: map[string]stint.Price{"a": {Input: 1, Output: 2}}}, false)
+	for range 3 {
+		m.AddCall("a", "a", tokens(100_000, 50_000))
+	}
+	m.AddCall("a", "a", tokens(0, 1))
+	if got := string(m.JSON()); !strings.Contains(got, `"costUsd":0.600002,`) {
+		t.Errorf("usage %s", got)
+	}
+}
