@@ -41,6 +41,8 @@ var types = map[string]struct {
 	"CompleteEvent":      {of: stint.Event{}},
 	"LogEntry":           {of: stint.LogEntry{}},
 	"Metrics":            {of: stint.Metrics{}},
+	"Activity":           {of: stint.Activity{}},
+	"ActiveRun":          {of: stint.ActiveRun{}},
 	"MetricsSample":      {of: stint.MetricsSample{}},
 	"MetricsSummary":     {of: stint.MetricsSummary{}},
 	"Agent":              {of: stint.Agent{}},

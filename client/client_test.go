@@ -248,6 +248,8 @@ func TestRequestsOfEveryResource(t *testing.T) {
 		{"GET /v1/runs/a%2Fb%3F", func() error { return second(c.Runs.Get(ctx, "a/b?")) }},
 		{"POST /v1/runs/run_1/cancel", func() error { return second(c.Runs.Cancel(ctx, "run_1")) }},
 		{"GET /v1/runs/run_1/metrics", func() error { return second(c.Runs.Metrics(ctx, "run_1")) }},
+		{"GET /v1/activity", func() error { return second(c.Runs.Activity(ctx, 0)) }},
+		{"GET /v1/activity?limit=7", func() error { return second(c.Runs.Activity(ctx, 7)) }},
 		{"GET /v1/runs/run_1/logs?limit=100&order=desc&type=system", func() error {
 			return walk(c.Runs.Logs(ctx, "run_1", client.LogFilter{Type: stint.LogSystem, Descending: true}))
 		}},

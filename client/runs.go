@@ -119,6 +119,16 @@ func (r *Runs) Metrics(ctx context.Context, id string) (*stint.Metrics, error) {
 	return get[stint.Metrics](ctx, r.c, "runs", id, "metrics")
 }
 
+// Activity returns the open runs of the organisation, at most limit. If limit is 0, it
+// returns at most stint.DefaultActivityLimit runs.
+func (r *Runs) Activity(ctx context.Context, limit int) (*stint.Activity, error) {
+	q := url.Values{}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return fetch[stint.Activity](ctx, r.c, call{method: http.MethodGet, path: []string{"activity"}, query: q})
+}
+
 func setTime(q url.Values, name string, t *stint.Time) {
 	if t != nil {
 		q.Set(name, t.String())

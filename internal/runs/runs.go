@@ -41,6 +41,7 @@ type Store interface {
 	RunState(ctx context.Context, id string) (stint.Status, int64, error)
 	Secrets(ctx context.Context, org string) ([]store.Secret, error)
 	Metrics(ctx context.Context, runID string) ([]stint.MetricsSample, error)
+	Activity(ctx context.Context, org string, limit int) (stint.Activity, error)
 
 	CreateRun(ctx context.Context, n store.NewRun, c *store.ClaimRequest) ([]store.Claim, error)
 	Run(ctx context.Context, org, id string) (store.Run, error)
@@ -158,6 +159,21 @@ func (s *Service) Metrics(ctx context.Context, c auth.Caller, id string) (stint.
 		samples = []stint.MetricsSample{}
 	}
 	return stint.Metrics{Data: samples, Summary: stint.Summarize(samples, r.ExecutionTimeMs)}, nil
+}
+
+// Activity returns the running and pending runs of the caller's organisation, at most
+// limit.
+func (s *Service) Activity(ctx context.Context, c auth.Caller, limit int) (stint.Activity, error) {
+	at := stint.TimeOf(s.c.Now())
+	a, err := s.c.Store.Activity(ctx, c.OrgID, limit)
+	if err != nil {
+		return stint.Activity{}, fmt.Errorf("read active runs: %w", err)
+	}
+	a.At = at
+	if a.Data == nil {
+		a.Data = []stint.ActiveRun{}
+	}
+	return a, nil
 }
 
 // Session returns a session.

@@ -79,6 +79,12 @@ type Runs interface {
 	// time.
 	AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error
 	Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error)
+	// Activity returns the numbers of running and pending runs of an organisation,
+	// and at most limit of the runs: first running ones, oldest first, and then
+	// pending ones by priority and age. If more than stint.MaxPendingCount runs are
+	// pending, it considers only the oldest ones. Prompts are cut after
+	// stint.MaxActivityPrompt characters.
+	Activity(ctx context.Context, org string, limit int) (stint.Activity, error)
 }
 
 // Run is a stored run with the fields that only the server sees.

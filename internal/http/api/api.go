@@ -33,6 +33,7 @@ type Runs interface {
 	Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
 	Wait(ctx context.Context, c auth.Caller, id string, d time.Duration) (stint.Run, error)
 	Metrics(ctx context.Context, c auth.Caller, id string) (stint.Metrics, error)
+	Activity(ctx context.Context, c auth.Caller, limit int) (stint.Activity, error)
 	Session(ctx context.Context, c auth.Caller, id string) (stint.Session, error)
 	Sessions(ctx context.Context, c auth.Caller, r store.Range) ([]stint.Session, error)
 	Checkpoint(ctx context.Context, c auth.Caller, id string) (stint.Checkpoint, error)

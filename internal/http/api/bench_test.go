@@ -59,6 +59,28 @@ func BenchmarkListRuns(b *testing.B) {
 	w.bench(b, h, "/v1/runs")
 }
 
+// BenchmarkActivity measures one refresh of a live table with 100 running runs that have
+// ten minutes of samples, and 20 pending runs.
+func BenchmarkActivity(b *testing.B) {
+	w, h := newHandler(b)
+	w.newAgent("reviewer")
+	samples := make([]stint.MetricsSample, 600)
+	for i := range samples {
+		samples[i] = stint.MetricsSample{Timestamp: stint.TimeOf(time.Now().Add(time.Duration(i) * time.Second)), CPUPercent: 12.5, MemoryUsedMb: 310, MemoryTotalMb: 2048}
+	}
+	for range 100 {
+		run := w.newRun("reviewer", strings.Repeat("Review the change. ", 50))
+		w.claim()
+		if err := w.store.AddMetrics(b.Context(), run.ID, samples); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range 20 {
+		w.newRun("reviewer", "x")
+	}
+	w.bench(b, h, "/v1/activity")
+}
+
 func BenchmarkCreateRun(b *testing.B) {
 	w, h := newHandler(b)
 	w.newAgent("reviewer")

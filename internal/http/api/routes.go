@@ -44,6 +44,8 @@ func (a *api) routes() []route {
 		{"GET", "/v1/runs/{id}/logs", read, a.get(a.logs), false},
 		{"GET", "/v1/runs/{id}/metrics", read, a.get(a.runMetrics), false},
 
+		{"GET", "/v1/activity", read, a.get(a.activity), false},
+
 		{"GET", "/v1/sessions", read, a.get(a.listSessions), false},
 		{"GET", "/v1/sessions/{id}", read, a.get(a.getSession), false},
 		{"GET", "/v1/checkpoints/{id}", read, a.get(a.getCheckpoint), false},

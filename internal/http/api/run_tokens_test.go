@@ -68,7 +68,7 @@ func TestRoutesOfRunTokens(t *testing.T) {
 	for path, status := range map[string]int{
 		"/v1/runs": 200, "/v1/runs/{done}": 200, "/v1/runs/{done}/logs": 200, "/v1/agents": 200, "/v1/agents/{agent}/versions/v1": 200,
 		"/v1/volumes/{volume}/versions/1/files/a.txt": 200, "/v1/artifacts": 200,
-		"/v1/me": 403, "/v1/usage": 403, "/v1/sessions": 403, "/v1/checkpoints/{checkpoint}": 403, "/v1/tokens": 403, "/v1/tokens/{token}": 403, "/v1/secrets": 403,
+		"/v1/me": 403, "/v1/usage": 403, "/v1/activity": 403, "/v1/sessions": 403, "/v1/checkpoints/{checkpoint}": 403, "/v1/tokens": 403, "/v1/tokens/{token}": 403, "/v1/secrets": 403,
 		"/v1/volumes/{volume}/download": 403, "/v1/runs/{done}/metrics": 403,
 	} {
 		rows = append(rows, row{name: path, method: "GET", path: path, token: "agentToken", status: status})

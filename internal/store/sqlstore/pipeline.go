@@ -36,10 +36,10 @@ func run(ctx context.Context, q Querier, steps ...Step) error {
 	if len(steps) == 0 {
 		return nil
 	}
-	for i := range steps {
-		steps[i].Args = clean(steps[i].Args)
-	}
 	if p, ok := q.(Pipeliner); ok {
+		for i := range steps {
+			steps[i].Args = clean(steps[i].Args)
+		}
 		return p.Pipeline(ctx, steps)
 	}
 	for _, s := range steps {

@@ -56,6 +56,7 @@ func caseGroups(h Harness) []caseGroup {
 		{"idempotency", idempotencyCases},
 		{"keys", keyCases},
 		{"metrics", metricCases},
+		{"activity", activityCases},
 		{"isolation", isolationCases},
 		{"lifecycle", lifecycleCases},
 	}
