@@ -104,13 +104,6 @@ type Output struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
-// Retries limits how often a run starts again after its worker was lost. On has
-// no effect.
-type Retries struct {
-	Max int      `json:"max,omitempty"`
-	On  []string `json:"on,omitempty"`
-}
-
 // Placement contains the labels of the worker that a run needs. Workers have no
 // labels yet, so a run that needs labels fails.
 type Placement struct {

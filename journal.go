@@ -29,8 +29,10 @@ type Event struct {
 // StatusData is the payload of a status event.
 type StatusData struct {
 	Status Status `json:"status"`
+	// Attempt is set if the run is pending again after a failed attempt.
+	Attempt int `json:"attempt,omitempty"`
 	// Note of a running status says what the run started from, if this is not what
-	// the request implies.
+	// the request implies. Note of a pending status describes the failed attempt.
 	Note string `json:"note,omitempty"`
 }
 
@@ -52,6 +54,7 @@ type CompleteData struct {
 	Status          Status  `json:"status"`
 	ExecutionTimeMs int64   `json:"executionTimeMs"`
 	StatusReason    *Reason `json:"statusReason,omitempty"`
+	StatusMessage   *string `json:"statusMessage,omitempty"`
 	ExitCode        *int    `json:"exitCode,omitempty"`
 	ArtifactName    *string `json:"artifactName,omitempty"`
 	ArtifactVersion *string `json:"artifactVersion,omitempty"`

@@ -43,6 +43,8 @@ type Reason string
 const (
 	ReasonExitCode     Reason = "exit_code"
 	ReasonTimeLimit    Reason = "time_limit"
+	ReasonIdleLimit    Reason = "idle_limit"
+	ReasonMismatch     Reason = "result_mismatch"
 	ReasonCancelled    Reason = "cancelled_by_user"
 	ReasonOutOfMemory  Reason = "out_of_memory"
 	ReasonDiskFull     Reason = "disk_full"
@@ -70,7 +72,10 @@ type RunSummary struct {
 // Volumes.
 type Run struct {
 	RunSummary
+	// Error is the message of a failed run with the end of the agent's standard error.
+	// StatusMessage is the message of every ending other than Completed.
 	Error           *string `json:"error"`
+	StatusMessage   *string `json:"statusMessage"`
 	ExecutionTimeMs *int64  `json:"executionTimeMs"`
 	CheckpointID    *string `json:"checkpointId"`
 	SessionID       string  `json:"sessionId"`
@@ -89,6 +94,26 @@ type Run struct {
 	Metadata    map[string]string `json:"metadata"`
 	ParentRunID *string           `json:"parentRunId"`
 	TraceID     *string           `json:"traceId"`
+	// Attempt is the number of the newest attempt; 0 before the first one. Attempts
+	// lists them, the newest last.
+	Attempt  int       `json:"attempt"`
+	Attempts []Attempt `json:"attempts"`
+	// Worker, Isolation, and ImageDigest are those of the current or last attempt;
+	// nil while the run is pending.
+	Worker      *string `json:"workerId"`
+	Isolation   *string `json:"isolation"`
+	ImageDigest *string `json:"imageDigest"`
+}
+
+// Attempt is one execution of a run. A run has several if its agent's retries allow.
+type Attempt struct {
+	Number       int     `json:"number"` // 1, 2, 3 …
+	WorkerID     string  `json:"workerId"`
+	Isolation    *string `json:"isolation"`
+	ImageDigest  *string `json:"imageDigest"` // nil without an image
+	StartedAt    Time    `json:"startedAt"`
+	EndedAt      *Time   `json:"endedAt"`
+	StatusReason *Reason `json:"statusReason"` // nil while it executes, and after success
 }
 
 // HeadMove describes the version that was current before a run's version replaced it.

@@ -60,9 +60,7 @@ func validate(d *stint.Definition) errorList {
 	errs.resources(d.Resources)
 	errs.add(checkTimeout("timeout", d.Timeout))
 	errs.add(checkLimits("limits", d.Limits))
-	if r := d.Retries; r != nil && (r.Max < 0 || r.Max > stint.MaxRetries) {
-		errs.invalid("retries.max", "'retries.max' must be between 0 and %d.", stint.MaxRetries)
-	}
+	errs.retries(d.Retries)
 	return errs
 }
 
