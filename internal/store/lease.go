@@ -23,9 +23,9 @@ type Workers interface {
 	// mounts. If the lease has ended, the error is ErrLeaseLost.
 	Renew(ctx context.Context, id string, holds []string, ttl time.Duration) (stop []string, err error)
 	// Reap ends the leases that have expired, and then handles the runs of
-	// workers without a lease. If the epoch of a running run is not above its
-	// MaxRetries, the run becomes pending again, with a status event. Otherwise
-	// it ends as failed with worker_lost, with the same events as a Finish.
+	// workers without a lease. If the Retries of a running run allow another
+	// attempt after worker_lost, the run becomes pending again, as after a Finish.
+	// Otherwise it ends as failed with worker_lost, with the same events as a Finish.
 	// Cancelled runs release their mounts. The row of a worker is removed when
 	// the worker has no runs left. At most n running runs are handled; Reap
 	// returns their IDs.

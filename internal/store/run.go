@@ -43,6 +43,11 @@ type Runs interface {
 	// the events error (if o.Error is set), status, and complete. If the holder no
 	// longer owns the run, the error is a *FencedError. A retry after a lost
 	// acknowledgement succeeds.
+	//
+	// If the outcome is neither completed nor cancelled and the run's Retries allow
+	// another attempt, the attempt ends instead: the run becomes pending again, with
+	// a status event, and cannot be claimed before the end of its pause. The
+	// checkpoint and the version of the outcome are kept for the next attempt.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
 	// Cancel ends a pending or running run as cancelled. If the run has already
 	// ended, it returns a *StateError.
@@ -67,8 +72,16 @@ type Runs interface {
 	// again; following the journal is not enough. For a run that Finish ended,
 	// they are final and equal the complete event.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
-	// Expire ends up to n pending runs that were created before the given time,
-	// as failed with queue_expired, and returns their IDs.
+	// EndPauses makes up to n runs claimable whose pause before a retry has ended at
+	// the given time, and returns their IDs. next is the end of the earliest pause
+	// that has not ended; nil if no run is paused.
+	EndPauses(ctx context.Context, at stint.Time, n int) (ids []string, next *stint.Time, err error)
+	// AttemptState returns the checkpoint that the newest ended attempt with a
+	// checkpoint left. If there is none, the error is ErrNotFound. The checkpoint
+	// becomes one of the run if the run ends without another.
+	AttemptState(ctx context.Context, run string) (Checkpoint, error)
+	// Expire ends up to n pending runs that were created, or queued again, before
+	// the given time, as failed with queue_expired, and returns their IDs.
 	Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error)
 
 	Session(ctx context.Context, org, id string) (Session, error)
@@ -98,7 +111,12 @@ type Run struct {
 	Epoch          int64
 	WorkerID       string // of the current or last claim
 	Timeout        time.Duration
-	MaxRetries     int // how often the run may start again after its worker was lost
+	Retries        *stint.Retries // nil if the run does not start again after a failure
+	// AttemptStartedAt is the start of the current or last attempt. It is nil before
+	// the first attempt and between two attempts.
+	AttemptStartedAt *stint.Time
+	SpentMs          int64       // execution time of the earlier attempts
+	RetryAt          *stint.Time // the run was queued again and may start at this time; nil once it has started
 }
 
 // NewRun is a run to be stored. The caller sets all IDs and CreatedAt; the
@@ -165,13 +183,16 @@ type Outcome struct {
 	Token           string // identifies the call of Finish; a retry has the same token
 	Status          stint.Status
 	Reason          stint.Reason // empty for a plain success
-	Error           *string
-	ErrorCode       string // of the error event; used if Error is set
+	Message         *string      // statusMessage; nil for a plain success
+	Error           *string      // of the error event, and of the run if it failed; nil for no event
+	ErrorCode       string       // of the error event; used if Error is set
 	ExitCode        *int
-	Usage           json.RawMessage
+	Usage           json.RawMessage // of all attempts; nil leaves that of the earlier attempts
 	Result          json.RawMessage // the agent's last message as JSON; nil if there is none
 	At              stint.Time
-	ExecutionTimeMs int64
+	ExecutionTimeMs int64 // of this attempt
+	Isolation       string
+	ImageDigest     string // empty without an image
 	Version         *RunVersion
 	Checkpoint      *Checkpoint // nil if no checkpoint was taken
 	Logs            []stint.LogEntry

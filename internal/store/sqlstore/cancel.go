@@ -21,25 +21,28 @@ func (s *Store) Cancel(ctx context.Context, org, id string, at stint.Time) (stor
 		if err != nil {
 			return r, err
 		}
-		o := store.Outcome{Status: stint.Cancelled, Reason: stint.ReasonCancelled, At: at, ExecutionTimeMs: executionMs(r, at)}
-		err = s.end(ctx, q, &r, o, nil)
+		message := "The run was cancelled by a user."
+		o := store.Outcome{Status: stint.Cancelled, Reason: stint.ReasonCancelled, Message: &message, At: at, ExecutionTimeMs: executionMs(r, at)}
+		if err = s.end(ctx, q, &r, o, nil); err == nil {
+			err = readAttempts(ctx, q, &r)
+		}
 		return r, err
 	})
 }
 
-// executionMs returns the milliseconds from the start of a run to at, or 0 if the run
-// was not started.
+// executionMs returns the milliseconds from the start of the current attempt to at, or 0
+// if no attempt was started.
 func executionMs(r store.Run, at stint.Time) int64 {
-	if r.StartedAt == nil {
+	if r.AttemptStartedAt == nil {
 		return 0
 	}
-	return max(0, at.Sub(r.StartedAt.Time).Milliseconds())
+	return max(0, at.Sub(r.AttemptStartedAt.Time).Milliseconds())
 }
 
 // failure returns the outcome of a run that failed for an external reason.
 func failure(r store.Run, reason stint.Reason, message string, at stint.Time) store.Outcome {
 	return store.Outcome{
-		Status: stint.Failed, Reason: reason, Error: &message, ErrorCode: string(reason), At: at, ExecutionTimeMs: executionMs(r, at),
+		Status: stint.Failed, Reason: reason, Message: &message, Error: &message, ErrorCode: string(reason), At: at, ExecutionTimeMs: executionMs(r, at),
 	}
 }
 
@@ -47,13 +50,14 @@ func failure(r store.Run, reason stint.Reason, message string, at stint.Time) st
 // own transaction.
 func (s *Store) Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error) {
 	ids, err := all(ctx, s.db.Read, value[string], `select id from runs where status = 'pending' and created_at < $1
+			and (retry_at is null or retry_at < $1)
 		order by created_at, id limit $2`, micros(before), n)
 	if err != nil {
 		return nil, s.Wrap("finding expired runs", err)
 	}
 	return s.each(ctx, ids, "expiring a run", func(ctx context.Context, q Querier, id string) (bool, error) {
 		r, err := s.lockRun(ctx, q, id)
-		if err != nil || r.Status != stint.Pending || !r.CreatedAt.Before(before.Time) {
+		if err != nil || r.Status != stint.Pending || !r.CreatedAt.Before(before.Time) || r.RetryAt != nil && !r.RetryAt.Before(before.Time) {
 			return false, err
 		}
 		return true, s.end(ctx, q, &r, failure(r, stint.ReasonQueueExpired,

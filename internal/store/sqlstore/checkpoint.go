@@ -58,6 +58,12 @@ func (s *Store) saveState(ctx context.Context, q Querier, r *store.Run, o store.
 	if err := s.checkEpoch(ctx, q, r.OrgID, epochOf(o)); err != nil {
 		return err
 	}
+	return s.attachState(ctx, q, r, o)
+}
+
+// attachState is like saveState for snapshots that a row already references, so that
+// no collection can have removed them.
+func (s *Store) attachState(ctx context.Context, q Querier, r *store.Run, o store.Outcome) error {
 	if o.Version != nil {
 		v, moved, err := s.saveVersion(ctx, q, r, *o.Version, o.Status == stint.Completed)
 		if err != nil {
@@ -114,7 +120,10 @@ func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 		if err := s.saveState(ctx, q, &r, store.Outcome{Status: r.Status, Version: v, Checkpoint: &c}); err != nil {
 			return r, err
 		}
-		return r, run(ctx, q, append(endLeaving(&r), saveEnd(&r))...)
+		if err := run(ctx, q, append(endLeaving(&r), saveEnd(&r))...); err != nil {
+			return r, err
+		}
+		return r, readAttempts(ctx, q, &r)
 	})
 	return r, s.fenced(ctx, at.RunID, err)
 }

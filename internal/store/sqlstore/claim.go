@@ -179,7 +179,8 @@ func (c *claimer) start(ctx context.Context, q Querier, list []candidate, t orgL
 			events[i].events = EncodeEvents([]stint.Event{{Type: stint.EventStatus, At: c.At, Data: encode(stint.StatusData{Status: stint.Running, Note: note})}})
 		}
 		steps = append(steps,
-			step(`update runs set status = 'running', epoch = epoch + 1, worker_id = $2, started_at = $3, claimed_at = `+c.s.d.Now+`
+			step(`update runs set status = 'running', epoch = epoch + 1, worker_id = $2, started_at = coalesce(started_at, $3), attempt_started_at = $3,
+					retry_at = null, claimed_at = `+c.s.d.Now+`
 				where id = $1`, next.id, c.WorkerID, micros(c.At)),
 			into(&claims[i].Run, &found, scanRun, selectRuns+` where l.id = $1`, next.id),
 			events[i].insert(),

@@ -60,14 +60,16 @@ const liveDigests = `
 	union all select workspace_digest from checkpoints where org_id = $1`
 
 // livePlans selects the plans of unfinished runs, and of cancelled runs whose worker
-// may still save their state. The store does not parse plans: it treats every text in
-// them that looks like a digest as one. This can keep a snapshot that is not
-// referenced, but cannot miss one that is.
+// may still save their state, and the states that attempts of these runs left. The store
+// does not parse them: it treats every text in them that looks like a digest as one. This
+// can keep a snapshot that is not referenced, but cannot miss one that is.
 const livePlans = `
 	select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
 		where r.org_id = $1 and r.status in ('pending', 'running')
 	union all select coalesce(s.spec, '') from leaving l join runs r on r.id = l.run_id join run_specs s on s.run_id = r.id
-		where r.org_id = $1`
+		where r.org_id = $1
+	union all select a.state from attempts a join runs r on r.id = a.run_id
+		where r.org_id = $1 and a.state is not null and (r.status in ('pending', 'running') or exists (select 1 from leaving l where l.run_id = r.id))`
 
 var digest = regexp.MustCompile(`[0-9a-f]{64}`)
 

@@ -18,8 +18,18 @@ import (
 func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
 	was, at := r.Status, stint.TimeOf(o.At.Time)
 	cancelled := was == stint.Running && o.Status == stint.Cancelled && owned == nil
-	r.Status, r.CompletedAt, r.ExecutionTimeMs = o.Status, &at, &o.ExecutionTimeMs
-	r.Error, r.ExitCode, r.Usage, r.Result, r.Sealed = o.Error, o.ExitCode, o.Usage, o.Result, nil
+	if was == stint.Pending && r.RetryAt != nil {
+		if err := s.adoptState(ctx, q, r); err != nil {
+			return err
+		}
+	}
+	total := r.SpentMs + o.ExecutionTimeMs
+	r.Status, r.CompletedAt, r.ExecutionTimeMs = o.Status, &at, &total
+	r.StatusMessage, r.ExitCode, r.Result, r.Sealed = o.Message, o.ExitCode, o.Result, nil
+	if o.Status == stint.Failed {
+		r.Error = o.Error
+	}
+	setAttempt(r, o)
 	if o.Reason != "" {
 		r.StatusReason = &o.Reason
 	}
@@ -53,9 +63,11 @@ func saveEnd(r *store.Run) Step {
 		reason = string(*r.StatusReason)
 	}
 	return step(`update runs set status = $2, completed_at = $3, execution_ms = $4, reason = $5, exit_code = $6, error = $7, usage = $8,
-			checkpoint_id = $9, artifact_name = $10, artifact_version = $11, result = $12, head_moved_from = $13 where id = $1`,
+			checkpoint_id = $9, artifact_name = $10, artifact_version = $11, result = $12, head_moved_from = $13, status_message = $14,
+			isolation = $15, image_digest = $16 where id = $1`,
 		r.ID, string(r.Status), microsOrNil(r.CompletedAt), *r.ExecutionTimeMs, reason, r.ExitCode, textOrNil(r.Error), raw(r.Usage),
-		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion), raw(r.Result), headMove(r.HeadMovedFrom))
+		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion), raw(r.Result), headMove(r.HeadMovedFrom),
+		textOrNil(r.StatusMessage), textOrNil(r.Isolation), textOrNil(r.ImageDigest))
 }
 
 // headMove returns the column value of a move of a head.
@@ -79,7 +91,7 @@ func endEvents(r *store.Run, o store.Outcome) []stint.Event {
 		events = append(events, stint.Event{Type: stint.EventError, At: o.At, Data: encode(stint.ErrorData{Message: *o.Error, Code: o.ErrorCode})})
 	}
 	return append(events, statusEvent(o.Status, o.At), stint.Event{Type: stint.EventComplete, At: o.At, Data: encode(stint.CompleteData{
-		Status: r.Status, ExecutionTimeMs: *r.ExecutionTimeMs, StatusReason: r.StatusReason, ExitCode: r.ExitCode,
+		Status: r.Status, ExecutionTimeMs: *r.ExecutionTimeMs, StatusReason: r.StatusReason, StatusMessage: r.StatusMessage, ExitCode: r.ExitCode,
 		ArtifactName: r.ArtifactName, ArtifactVersion: r.ArtifactVersion, CheckpointID: r.CheckpointID, HeadMovedFrom: r.HeadMovedFrom,
 		Usage: r.Usage, Result: r.Result,
 	})})
@@ -112,15 +124,13 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 		switch {
 		case err != nil:
 			return r, err
-		case r.Status.Final():
-			return r, checkFinished(ctx, q, at, o.Token, r)
-		case !owned:
-			return r, errSlotTaken
+		case r.Status.Final() || !owned:
+			if err := checkFinished(ctx, q, at, o.Token, r); err != nil {
+				return r, err
+			}
+			return r, readAttempts(ctx, q, &r)
 		}
-		if err := s.saveState(ctx, q, &r, o); err != nil {
-			return r, err
-		}
-		if err := s.end(ctx, q, &r, o, &at.After); err != nil {
+		if err := s.conclude(ctx, q, &r, o, &at.After); err != nil {
 			return r, err
 		}
 		if entries.Count > 0 {
@@ -129,6 +139,25 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 		return r, err
 	})
 	return r, s.fenced(ctx, at.RunID, err)
+}
+
+// conclude ends a locked run with an outcome, or queues the run again if its retries
+// allow.
+func (s *Store) conclude(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
+	if pause, ok := retryAfter(r, o); ok {
+		return s.requeue(ctx, q, r, o, pause, owned)
+	}
+	save := func() error { return s.saveState(ctx, q, r, o) }
+	if o.Checkpoint == nil && r.Epoch > 1 {
+		save = func() error { return s.adoptState(ctx, q, r) }
+	}
+	if err := save(); err != nil {
+		return err
+	}
+	if err := s.end(ctx, q, r, o, owned); err != nil {
+		return err
+	}
+	return readAttempts(ctx, q, r)
 }
 
 // fenced returns err, the result of a transaction that has ended. It replaces
@@ -141,12 +170,15 @@ func (s *Store) fenced(ctx context.Context, run string, err error) error {
 }
 
 // checkFinished returns nil if an earlier Finish with the same position and token ended
-// the run, and errSlotTaken otherwise.
+// the run or the attempt, and errSlotTaken otherwise.
 func checkFinished(ctx context.Context, q Querier, at store.Position, token string, r store.Run) error {
+	if !r.Status.Final() || r.Epoch != at.Epoch {
+		return checkAttempt(ctx, q, at, token)
+	}
 	_, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = 0 and token = $3 and token <> ''`, at.RunID, at.After+1, token)
-	if errors.Is(err, store.ErrNotFound) || err == nil && r.Epoch != at.Epoch {
-		return errSlotTaken
+	if errors.Is(err, store.ErrNotFound) {
+		return checkAttempt(ctx, q, at, token) // the run was ended after the attempt, before the next one
 	}
 	return err
 }

@@ -135,17 +135,9 @@ func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (
 	if err != nil || !still {
 		return false, err
 	}
-	if r.Epoch > int64(r.MaxRetries) {
-		return true, s.end(ctx, q, &r, failure(r, stint.ReasonWorkerLost,
-			"The worker of this run was lost: it did not renew its lease in time. Start the run again.", at), nil)
+	lost := failure(r, stint.ReasonWorkerLost, "The worker of this run was lost: it did not renew its lease in time. Start the run again.", at)
+	if pause, ok := retryAfter(&r, lost); ok {
+		return true, s.requeue(ctx, q, &r, lost, pause, nil)
 	}
-	e := transition{run: id, events: EncodeEvents([]stint.Event{statusEvent(stint.Pending, at)})}
-	err = run(ctx, q, step(`update runs set status = 'pending', started_at = null where id = $1`, id), e.insert())
-	if err == nil {
-		err = e.settle(ctx, q)
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, runAtEnd(ctx, q, s.count(id, -1, 1))
+	return true, s.end(ctx, q, &r, lost, nil)
 }

@@ -13,18 +13,25 @@ import (
 
 // selectRuns selects from runs as l and run_specs as p.
 const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
-		l.worker_id, l.timeout_us, l.max_retries, l.created_at, l.started_at, l.completed_at, l.execution_ms, l.reason, l.exit_code,
+		l.worker_id, l.timeout_us, l.created_at, l.started_at, l.attempt_started_at, l.retry_at, l.completed_at, l.execution_ms, l.spent_ms,
+		l.isolation, l.image_digest, l.reason, l.status_message, l.exit_code,
 		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error, l.head_moved_from,
-		p.prompt, p.spec, p.sealed
+		p.prompt, p.spec, p.sealed, p.retries
 	from runs l join run_specs p on p.run_id = l.id`
 
 func scanRun(r Row) (v store.Run, err error) {
 	var timeout int64
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
-		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
+		&v.WorkerID, &timeout, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.AttemptStartedAt}, timeOr{&v.RetryAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.SpentMs,
+		&v.Isolation, &v.ImageDigest, &v.StatusReason, freeOr{&v.StatusMessage}, &v.ExitCode,
 		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error}, jsonOf{&v.HeadMovedFrom},
-		freeText{&v.Prompt}, jsonOf{&v.Spec}, &v.Sealed)
+		freeText{&v.Prompt}, jsonOf{&v.Spec}, &v.Sealed, jsonOf{&v.Retries})
 	v.Timeout = time.Duration(timeout) * time.Microsecond
+	if v.AttemptStartedAt == nil && v.RetryAt == nil {
+		v.AttemptStartedAt = v.StartedAt // stored by an earlier release
+	}
+	v.Attempt = int(v.Epoch)
+	describeAttempt(&v)
 	return v, err
 }
 
@@ -40,15 +47,19 @@ func insertRun(n store.NewRun) []Step {
 				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
 			where true
 			on conflict do nothing`,
-			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), n.MaxRetries, micros(n.CreatedAt),
+			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), maxRetries(n), micros(n.CreatedAt),
 			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits)),
-		step(`insert into run_specs (run_id, prompt, spec, sealed) values ($1, $2, $3, $4)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed),
+		step(`insert into run_specs (run_id, prompt, spec, sealed, retries) values ($1, $2, $3, $4, $5)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed, asJSON(n.Retries)),
 	}
 }
 
 // Run returns a run.
 func (s *Store) Run(ctx context.Context, org, id string) (store.Run, error) {
-	return get(ctx, s, "reading a run", scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
+	r, err := get(ctx, s, "reading a run", scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
+	if err != nil {
+		return r, err
+	}
+	return r, s.Wrap("reading the attempts of a run", readAttempts(ctx, s.db.Read, &r))
 }
 
 // RunState returns the status and the epoch of a run of any organisation.

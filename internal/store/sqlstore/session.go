@@ -36,12 +36,12 @@ func enterSession(n store.NewRun) Step {
 }
 
 // readyNext returns a step that makes the oldest unfinished run of a session ready,
-// unless an unfinished run of the session already is. If it makes a run ready, it sets
+// unless it is paused before a retry or an unfinished run of the session already is ready. If it makes a run ready, it sets
 // *next to the run's ID and *found to true. The transaction must have locked the
 // session.
 func readyNext(session string, next *string, found *bool) Step {
 	return into(next, found, value[string], `update runs set ready = 1
-		where ready = 0 and status = 'pending' and id = (
+		where ready = 0 and status = 'pending' and retry_at is null and id = (
 			select id from runs where session_id = $1 and status in ('pending', 'running') order by created_at, id limit 1)
 		and not exists (
 			select 1 from runs o where o.session_id = $1 and o.status in ('pending', 'running') and o.ready = 1)

@@ -156,7 +156,23 @@ func (o *tenant) checkRun(id string) store.Run {
 		w.Fatalf("run %s is missing in the list of its session", id)
 	}
 	w.diff("row and list", run.RunSummary, list[i])
+	w.checkAttempts(run)
 	return run
+}
+
+// checkAttempts checks that the attempts of a run are numbered 1, 2, 3 …, and that only
+// the last one may not have ended.
+func (w *world) checkAttempts(run store.Run) {
+	w.Helper()
+	w.diff("attempt and epoch", run.Epoch, int64(run.Attempt))
+	w.diff("attempts", run.Attempt, len(run.Attempts))
+	for i, a := range run.Attempts {
+		w.diff("number of an attempt", i+1, a.Number)
+		w.diff("attempt has ended", run.Status != stint.Running || i < len(run.Attempts)-1, a.EndedAt != nil)
+	}
+	if len(run.Attempts) > 0 {
+		w.diff("start of the first attempt", &run.Attempts[0].StartedAt, run.StartedAt)
+	}
 }
 
 // checkJournal checks the positions, times, first event, and terminal event of a run's
@@ -199,11 +215,13 @@ func (w *world) checkEnd(e stint.Event, run store.Run) {
 		w.Fatalf("run %s is %s with incomplete fields: completedAt %v, executionTimeMs %v", run.ID, run.Status, run.CompletedAt, run.ExecutionTimeMs)
 	}
 	want := stint.CompleteData{
-		Status: run.Status, ExecutionTimeMs: *run.ExecutionTimeMs, StatusReason: run.StatusReason, ExitCode: run.ExitCode,
+		Status: run.Status, ExecutionTimeMs: *run.ExecutionTimeMs, StatusReason: run.StatusReason, StatusMessage: run.StatusMessage, ExitCode: run.ExitCode,
 		CheckpointID: run.CheckpointID, ArtifactName: run.ArtifactName, ArtifactVersion: run.ArtifactVersion, HeadMovedFrom: run.HeadMovedFrom,
 		Usage: run.Usage, Result: run.Result,
 	}
 	w.diff("row and terminal event", want, data[stint.CompleteData](w, e))
+	w.diff("has a message", run.Status != stint.Completed, run.StatusMessage != nil)
+	w.diff("has an error", run.Status == stint.Failed, run.Error != nil)
 	if run.Sealed != nil {
 		w.Errorf("run %s has ended but still has sealed secrets", run.ID)
 	}

@@ -17,6 +17,8 @@ var claimCases = []testCase{
 		w.must(err, "Claim")
 		want := n.Run
 		want.Status, want.StartedAt, want.Epoch, want.WorkerID = stint.Running, &at, 1, worker
+		want.AttemptStartedAt, want.Worker, want.Attempt = &at, &worker, 1
+		want.Attempts = []stint.Attempt{{Number: 1, WorkerID: worker, StartedAt: at}}
 		w.diff("claims", []store.Claim{{Run: want, Position: store.Position{RunID: n.ID, Epoch: 1, After: 2}}}, claims)
 		w.diff("run", want, w.home.checkRun(n.ID))
 		w.diff("events", []string{"pending", "running"}, w.kinds(w.events(n.ID), 1))

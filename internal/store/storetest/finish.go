@@ -27,10 +27,14 @@ var finishCases = []testCase{
 			got := w.finish(c.Position, o)
 			want := c.Run
 			want.Status, want.Sealed, want.CompletedAt, want.ExecutionTimeMs = status, nil, &o.At, &o.ExecutionTimeMs
-			want.Error, want.ExitCode, want.Usage, want.Result = o.Error, o.ExitCode, o.Usage, o.Result
+			want.StatusMessage, want.ExitCode, want.Usage, want.Result = o.Message, o.ExitCode, o.Usage, o.Result
+			if status == stint.Failed {
+				want.Error = o.Error
+			}
 			if o.Reason != "" {
 				want.StatusReason = &o.Reason
 			}
+			want.Attempts = []stint.Attempt{{Number: 1, WorkerID: c.Run.WorkerID, StartedAt: *c.Run.StartedAt, EndedAt: &o.At, StatusReason: want.StatusReason}}
 			w.diff("returned run", want, got)
 			w.diff("stored run", want, w.home.checkRun(c.Run.ID))
 		}

@@ -187,7 +187,11 @@ func withAllFields(n *store.NewRun) {
 	n.ArtifactName, n.ArtifactVersion = new("pages"), new("v1_bbbbbbbbbbbbbbbbbbbb")
 	n.Spec = json.RawMessage(`{"a":[1,2,{"b":null}],"c":"\u00e9"}`)
 	n.Sealed = []byte{0, 1, 2, 255}
-	n.Priority, n.MaxRetries, n.Timeout = 7, 3, 90*time.Second+500*time.Millisecond
+	n.Priority, n.Timeout = 7, 90*time.Second+500*time.Millisecond
+	n.Retries = &stint.Retries{
+		Max: 3, On: []stint.Reason{stint.ReasonWorkerLost, stint.ReasonExitCode}, From: stint.RetryFromStart,
+		Backoff: &stint.Backoff{Initial: "2s", Factor: 1.5, Max: "1h"},
+	}
 }
 
 func claimed(claims []store.Claim) []string {

@@ -56,7 +56,7 @@ type sentFinish struct {
 }
 
 func newStateMachine(w *world, maxRetries int) *stateMachine {
-	return &stateMachine{w: w, run: w.home.create(retries(maxRetries)), status: stint.Pending, kinds: []string{"pending"}}
+	return &stateMachine{w: w, run: w.home.create(retries(maxRetries, stint.ReasonTimeLimit)), status: stint.Pending, kinds: []string{"pending"}}
 }
 
 func (m *stateMachine) head() int64 { return int64(len(m.kinds)) }
@@ -184,11 +184,18 @@ func (m *stateMachine) sendFinish(s *sentFinish) {
 	if !owns && !s.stored {
 		return
 	}
-	m.w.diff("answered status", s.outcome.Status, r.Status)
-	if !s.stored {
-		s.stored = true
+	if s.stored {
+		m.w.diff("answered status", m.status, r.Status)
+		return
+	}
+	s.stored = true
+	if s.outcome.Status == stint.TimedOut && m.epoch <= int64(m.run.Retries.Max) {
+		m.status = stint.Pending
+		m.kinds = append(m.kinds, "pending")
+	} else {
 		m.ended(s.outcome.Status)
 	}
+	m.w.diff("answered status", m.status, r.Status)
 }
 
 func (m *stateMachine) ended(status stint.Status) {
@@ -222,7 +229,7 @@ func (m *stateMachine) lose(t *rapid.T) {
 		return
 	}
 	m.w.diff("lost", []string{m.run.ID}, lost)
-	if m.epoch <= int64(m.run.MaxRetries) {
+	if m.epoch <= int64(m.run.Retries.Max) {
 		m.status = stint.Pending
 		m.kinds = append(m.kinds, "pending")
 		return

@@ -49,6 +49,7 @@ func caseGroups(h Harness) []caseGroup {
 		{"cancel", cancelCases},
 		{"lease", leaseCases},
 		{"reap", reapCases},
+		{"attempts", attemptCases},
 		{"session", sessionCases},
 		{"list", listCases},
 		{"filter", filterCases},

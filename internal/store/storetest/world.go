@@ -193,7 +193,18 @@ func inSession(id string) func(*store.NewRun) {
 	return func(n *store.NewRun) { n.SessionID, n.OpenSession = id, false }
 }
 
-func retries(n int) func(*store.NewRun) { return func(r *store.NewRun) { r.MaxRetries = n } }
+// retries lets a run start again up to n times, without a pause, if its worker is lost
+// or for one of the reasons.
+func retries(n int, reasons ...stint.Reason) func(*store.NewRun) {
+	return retriesAfter("0s", n, reasons...)
+}
+
+// retriesAfter is like retries with a pause before the first retry.
+func retriesAfter(pause string, n int, reasons ...stint.Reason) func(*store.NewRun) {
+	return func(r *store.NewRun) {
+		r.Retries = &stint.Retries{Max: n, On: append(reasons, stint.ReasonWorkerLost), Backoff: &stint.Backoff{Initial: pause}}
+	}
+}
 
 func priority(p int) func(*store.NewRun) { return func(r *store.NewRun) { r.Priority = p } }
 
@@ -292,11 +303,11 @@ func (w *world) outcome(status stint.Status, changes ...func(*store.Outcome)) st
 	o := store.Outcome{Token: w.token(), Status: status, At: w.now(), ExecutionTimeMs: 42}
 	switch status {
 	case stint.Failed:
-		message := "exit code 3"
-		o.Reason, o.Error, o.ErrorCode, o.ExitCode = stint.ReasonExitCode, &message, "exit_code", new(3)
+		message, detailed := "exit code 3", "exit code 3\nstderr"
+		o.Reason, o.Message, o.Error, o.ErrorCode, o.ExitCode = stint.ReasonExitCode, &message, &detailed, "exit_code", new(3)
 	case stint.TimedOut:
 		message := "the time limit of 1h was reached"
-		o.Reason, o.Error, o.ErrorCode = stint.ReasonTimeLimit, &message, "time_limit"
+		o.Reason, o.Message, o.Error, o.ErrorCode = stint.ReasonTimeLimit, &message, &message, "time_limit"
 	case stint.Completed:
 		o.ExitCode = new(0)
 	}

@@ -20,6 +20,11 @@ var undo = map[int][]string{
 		`alter table tree_versions drop column parent_id`, `alter table tree_versions drop column line`, `alter table tree_versions drop column session_id`,
 		`alter table runs drop column inherits`, `alter table runs drop column head_moved_from`,
 	},
+	9: {
+		`drop index runs_paused`, `drop table attempts`, `alter table run_specs drop column retries`,
+		`alter table runs drop column status_message`, `alter table runs drop column attempt_started_at`, `alter table runs drop column spent_ms`,
+		`alter table runs drop column retry_at`, `alter table runs drop column isolation`, `alter table runs drop column image_digest`,
+	},
 }
 
 // undoFrom returns the statements that undo a migration and all later ones.
