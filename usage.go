@@ -1,6 +1,9 @@
 package stint
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Usage is the model usage of a run, as defined in OpenTelemetry's generative AI
 // conventions: InputTokens includes tokens read from and written to a cache, and
@@ -80,6 +83,23 @@ func (u *Usage) Count(model string, t Tokens) {
 	share := u.Models[model]
 	share.Add(t)
 	u.Models[model] = share
+}
+
+// Join adds the usage and cost of other to u. If the cost of one of them is unknown, the
+// cost of both is unknown.
+func (u *Usage) Join(other Usage) {
+	sum := u.Tokens
+	sum.Add(other.Tokens)
+	for _, model := range slices.Sorted(maps.Keys(other.Models)) {
+		u.Count(model, other.Models[model])
+	}
+	u.Tokens = sum
+	if u.CostUSD == nil || other.CostUSD == nil {
+		u.CostUSD, u.CostSource = nil, ""
+		return
+	}
+	cost := *u.CostUSD + *other.CostUSD
+	u.CostUSD, u.CostSource = &cost, other.CostSource
 }
 
 // Clone returns a deep copy of u.

@@ -123,7 +123,7 @@ func TestEnumerationsMatchConstants(t *testing.T) {
 		"status": {schemas["RunStatus"], statuses},
 		"scopes": {schemas["Scope"], stint.Scopes},
 		"reasons": {schemas["StatusReason"], []string{
-			string(stint.ReasonExitCode), string(stint.ReasonTimeLimit), string(stint.ReasonCancelled), string(stint.ReasonOutOfMemory),
+			string(stint.ReasonExitCode), string(stint.ReasonTimeLimit), string(stint.ReasonIdleLimit), string(stint.ReasonMismatch), string(stint.ReasonCancelled), string(stint.ReasonOutOfMemory),
 			string(stint.ReasonDiskFull), string(stint.ReasonOutputLimit), string(stint.ReasonWorkerLost), string(stint.ReasonSandboxError),
 			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
 		}},

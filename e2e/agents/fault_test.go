@@ -48,7 +48,7 @@ func (f *faultyRuns) check(t *testing.T) {
 	w := *f.tenant
 	w.T = t
 	r := w.ended(f.waiting.ID)
-	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(installation.Value(r.Error), "limits.idleTimeout") {
+	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonIdleLimit || !strings.Contains(installation.Value(r.StatusMessage), "limits.idleTimeout") {
 		w.Errorf("the silent run is %s (%s): %s; %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), w.story(r.ID))
 	}
 	w.failed(f.refused, stint.ReasonExitCode, "model")

@@ -29,8 +29,8 @@ var traps = []struct {
 	{name: "hang", status: stint.Completed, text: "Hello. user_turns=1", logged: "did not exit after its terminal event"},
 	{name: "orphan", status: stint.Completed, text: "orphan "},
 	{name: "retry", run: stint.NewRun{Timeout: "2s"}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "time limit of 2s"},
-	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "limits.idleTimeout"},
-	{name: "deaf", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, text: "limits.idleTimeout"},
+	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonIdleLimit, text: "limits.idleTimeout"},
+	{name: "deaf", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonIdleLimit, text: "limits.idleTimeout"},
 }
 
 func TestTraps(t *testing.T) {
@@ -47,7 +47,7 @@ func TestTraps(t *testing.T) {
 				n := trap.run
 				n.Agent, n.Prompt = "fake", "fake:"+trap.name
 				r := w.ended(w.create(n).ID)
-				text := installation.Value(r.Error)
+				text := installation.Value(r.StatusMessage)
 				if trap.status == stint.Completed {
 					installation.Check(t, json.Unmarshal(r.Result, &text))
 				}

@@ -167,6 +167,13 @@ func everyStatus(w *tenant) {
 	}
 	r := w.read(ids[stint.TimedOut])
 	w.equal("reason of the timeout", stint.ReasonTimeLimit, installation.Value(r.StatusReason))
+	w.equal("message of the timeout", "The run exceeded its time limit of 1s.", installation.Value(r.StatusMessage))
+	for status, id := range ids {
+		r := w.read(id)
+		if (r.Error != nil) != (status == stint.Failed) || (r.StatusMessage != nil) != (status.Final() && status != stint.Completed) {
+			w.Errorf("the run that is %s has the error %v and the message %v", status, r.Error, r.StatusMessage)
+		}
+	}
 	if installation.Value(r.ExecutionTimeMs) < 1000 {
 		w.Errorf("executionTimeMs is %d", installation.Value(r.ExecutionTimeMs))
 	}

@@ -277,6 +277,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	listeners.Go(func() { failed <- serveUntilClosed(api, listener) })
 	listeners.Go(func() { failed <- serveUntilClosed(login, socket) })
 	background.Go(func() { jobs.Run(jobsCtx, s.log, s.jobs()...) })
+	background.Go(func() { s.dispatch.RunRetries(jobsCtx) })
 	worker.Go(func() {
 		if err := s.worker.Run(working); err != nil {
 			s.log.Error("worker", "error", err)

@@ -253,9 +253,9 @@ func (p *printer) status(data json.RawMessage) error {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return fmt.Errorf("read status: %w", err)
 	}
-	if d.Note != "" {
+	if d.Note != "" { // printed even if the output is not a terminal
 		p.endLine()
-		p.a.note("%s", plain(d.Note))
+		p.a.note("%s", p.a.colour(stderr, yellow, plain(d.Note)))
 	}
 	if !p.quiet && !d.Status.Final() {
 		p.endLine()
@@ -282,6 +282,12 @@ func (a *app) summary(run *stint.Run) {
 	lines := []string{"run", run.ID, "status", status}
 	if run.ArtifactName != nil && run.ArtifactVersion != nil {
 		lines = append(lines, "artifact", *run.ArtifactName+"@"+*run.ArtifactVersion)
+	}
+	if run.Status == stint.Cancelled { // other messages were printed as error events
+		lines = append(lines, "message", deref(run.StatusMessage))
+	}
+	if run.Attempt > 1 {
+		lines = append(lines, "attempts", fmt.Sprint(run.Attempt))
 	}
 	lines = append(lines, "checkpoint", deref(run.CheckpointID), "session", run.SessionID, "usage", usageText(run.Usage))
 	for i := 0; i < len(lines); i += 2 {

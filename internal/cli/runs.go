@@ -121,6 +121,26 @@ func (a *app) runsShow() *cobra.Command {
 	}
 }
 
+// attemptsText returns a line for each attempt of a run with several.
+func attemptsText(run *stint.Run) string {
+	if len(run.Attempts) == 0 || len(run.Attempts) == 1 && run.Status != stint.Pending {
+		return ""
+	}
+	var out strings.Builder
+	for _, at := range run.Attempts {
+		state := "running"
+		if at.EndedAt != nil {
+			state = "completed"
+			if at.StatusReason != nil {
+				state = string(*at.StatusReason)
+			}
+			state += " after " + durationText(at.EndedAt.Sub(at.StartedAt.Time).Milliseconds())
+		}
+		fmt.Fprintf(&out, "  %d  %s  %s  %s\n", at.Number, at.StartedAt, at.WorkerID, state)
+	}
+	return out.String()
+}
+
 func (a *app) showRun(run *stint.Run) error {
 	artifact := deref(run.ArtifactName)
 	if run.ArtifactVersion != nil {
@@ -136,7 +156,11 @@ func (a *app) showRun(run *stint.Run) error {
 	if err := a.printOne(run, fields...); err != nil || a.json {
 		return err
 	}
-	for _, block := range [][2]string{{"error", deref(run.Error)}, {"result", resultText(run.Result)}} {
+	message := deref(run.StatusMessage)
+	if run.Error != nil {
+		message = "" // the error begins with it
+	}
+	for _, block := range [][2]string{{"error", deref(run.Error)}, {"message", message}, {"attempts", attemptsText(run)}, {"result", resultText(run.Result)}} {
 		if block[1] == "" {
 			continue
 		}

@@ -21,6 +21,9 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	for i, c := range claims {
 		l.c.Feed.Wake(c.Run.ID)
 		a := Assignment{Run: c.Run.Run, OrgID: c.Run.OrgID, AgentVersionID: c.Run.AgentVersionID, Position: c.Position}
+		if c.Run.AttemptStartedAt != nil {
+			a.StartedAt = *c.Run.AttemptStartedAt
+		}
 		a.Plan, a.Err = definition.DecodePlan(c.Run.Spec)
 		if a.Err == nil {
 			a.Given, a.Err = l.openGiven(&c.Run)
@@ -53,8 +56,33 @@ func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 }
 
 // completePlan sets the members of the plan that are resolved when the run starts:
-// the newest state of its session and the version of its artifact.
+// the newest state of its session and the version of its artifact, or the state that an
+// earlier attempt of the run left.
 func (l *Local) completePlan(ctx context.Context, c *store.Claim, p *definition.Plan) error {
+	r := &c.Run
+	if r.Epoch >= 2 && r.Retries != nil && r.Retries.From != stint.RetryFromStart {
+		left, err := l.c.Store.AttemptState(ctx, r.ID)
+		if err == nil {
+			completeFromAttempt(&left, p)
+			return nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("find the state of the last attempt: %w", err)
+		}
+	}
+	return l.completeFromStart(ctx, c, p)
+}
+
+// completeFromAttempt sets the state that an attempt left. The run's version is compared
+// with the version that the first attempt started from.
+func completeFromAttempt(left *store.AttemptState, p *definition.Plan) {
+	p.Home, p.Workspace = left.Checkpoint.HomeDigest, left.Checkpoint.WorkspaceDigest
+	if p.Artifact != nil && left.Version != nil {
+		p.Artifact.Version = left.Version.Commit.Parent
+	}
+}
+
+func (l *Local) completeFromStart(ctx context.Context, c *store.Claim, p *definition.Plan) error {
 	r := &c.Run
 	if p.FromSession {
 		if err := l.completeFromSession(ctx, r, p); err != nil {

@@ -56,6 +56,7 @@ type Assignment struct {
 	OrgID          string
 	AgentVersionID string
 	Position       store.Position
+	StartedAt      stint.Time // of this attempt
 	Plan           *definition.Plan
 	Stored         map[string]string // secrets of the organisation that the definition names; only in memory
 	Given          map[string]string // secrets of the request; only in memory

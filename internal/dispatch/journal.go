@@ -48,6 +48,9 @@ func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 		return stint.Run{}, fmt.Errorf("finish %s: %w", at.RunID, err)
 	}
 	l.NotifyEnded(at.RunID)
+	if r.Status == stint.Pending {
+		l.wakeRetries()
+	}
 	return r.Run, nil
 }
 
@@ -115,6 +118,9 @@ func (l *Local) Reap(ctx context.Context) (int, error) {
 		n, err := l.end(ctx, "reap lost workers", func(ctx context.Context) ([]string, error) {
 			return l.c.Store.Reap(ctx, stint.TimeOf(l.c.Now()), reapBatch)
 		})
+		if n > 0 {
+			l.wakeRetries()
+		}
 		if total += n; err != nil || n < reapBatch {
 			return total, err
 		}

@@ -49,6 +49,8 @@ type Store interface {
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error)
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) (store.Run, error)
 	Expire(ctx context.Context, before, at stint.Time, limit int) ([]string, error)
+	EndPauses(ctx context.Context, at stint.Time, n int) (ids []string, next *stint.Time, err error)
+	AttemptState(ctx context.Context, runID string) (store.AttemptState, error)
 	RunState(ctx context.Context, id string) (status stint.Status, epoch int64, err error)
 
 	Secrets(ctx context.Context, org string) ([]store.Secret, error)
@@ -60,7 +62,8 @@ type Store interface {
 
 // Local is the Dispatcher of workers in the same process.
 type Local struct {
-	c Config
+	c      Config
+	paused chan struct{} // receives a value after a run was queued again; capacity 1
 
 	mu   sync.Mutex // guards idle
 	idle []*waiter  // workers that wait in Next; the last one is taken first
@@ -83,7 +86,7 @@ func NewLocal(c Config) *Local {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 	}
-	return &Local{c: c}
+	return &Local{c: c, paused: make(chan struct{}, 1)}
 }
 
 // Register adds a worker.

@@ -171,7 +171,7 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 			Prompt: n.Prompt, CreatedAt: stint.TimeOf(s.c.Now()),
 		},
 		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata),
-		Volumes: make(map[string]string, len(p.Volumes)),
+		Volumes: make(map[string]string, len(p.Volumes)), Attempts: []stint.Attempt{},
 	}
 	for _, v := range p.Volumes {
 		row.Volumes[v.Name] = v.Version
@@ -185,8 +185,8 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 	if row.Metadata == nil {
 		row.Metadata = map[string]string{}
 	}
-	if r := p.Definition.Retries; r != nil {
-		row.MaxRetries = r.Max
+	if r := p.Definition.Retries; r != nil && r.Max > 0 {
+		row.Retries = r
 	}
 	return row, nil
 }

@@ -76,10 +76,10 @@ type Runs interface {
 	// the given time, and returns their IDs. next is the end of the earliest pause
 	// that has not ended; nil if no run is paused.
 	EndPauses(ctx context.Context, at stint.Time, n int) (ids []string, next *stint.Time, err error)
-	// AttemptState returns the checkpoint that the newest ended attempt with a
-	// checkpoint left. If there is none, the error is ErrNotFound. The checkpoint
-	// becomes one of the run if the run ends without another.
-	AttemptState(ctx context.Context, run string) (Checkpoint, error)
+	// AttemptState returns the state that the newest ended attempt with a state left.
+	// If there is none, the error is ErrNotFound. The state becomes the run's
+	// checkpoint and version if the run ends without another.
+	AttemptState(ctx context.Context, run string) (AttemptState, error)
 	// Expire ends up to n pending runs that were created, or queued again, before
 	// the given time, as failed with queue_expired, and returns their IDs.
 	Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error)
@@ -209,6 +209,13 @@ type Outcome struct {
 type RunVersion struct {
 	Artifact FileSet // found by name; ID is used if it must be created
 	Commit   Commit
+}
+
+// AttemptState is the state that an ended attempt left for the next one. It is stored as
+// JSON. Version is nil for a run without an artifact.
+type AttemptState struct {
+	Checkpoint *Checkpoint `json:"checkpoint"`
+	Version    *RunVersion `json:"version,omitempty"`
 }
 
 // Session is a stored session.

@@ -285,8 +285,8 @@ func TestIdleLimit(t *testing.T) {
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
 	run := w.run(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
-	if run.Status != stint.TimedOut || !strings.Contains(*run.Error, "The agent was inactive for 1s") {
-		t.Errorf("the run ended %s: %v", run.Status, run.Error)
+	if run.Status != stint.TimedOut || *run.StatusReason != stint.ReasonIdleLimit || run.Error != nil || !strings.Contains(*run.StatusMessage, "The agent was inactive for 1s") {
+		t.Errorf("the run ended %s (%v): %v, %v", run.Status, run.StatusReason, run.Error, run.StatusMessage)
 	}
 }
 

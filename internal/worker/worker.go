@@ -144,12 +144,18 @@ func (w *Worker) take(ctx context.Context, workerID string) {
 func (w *Worker) start(ctx context.Context, a dispatch.Assignment) {
 	r := run.New(context.WithoutCancel(ctx), w.shared, a)
 	w.mu.Lock()
+	earlier := w.runs[a.Run.ID] // an attempt that is still being cleaned up
 	w.runs[a.Run.ID] = r
 	w.mu.Unlock()
 	w.wg.Go(func() {
+		if earlier != nil {
+			<-earlier.Done()
+		}
 		r.Execute()
 		w.mu.Lock()
-		delete(w.runs, a.Run.ID)
+		if w.runs[a.Run.ID] == r {
+			delete(w.runs, a.Run.ID)
+		}
 		w.mu.Unlock()
 		select {
 		case w.freed <- struct{}{}:

@@ -124,8 +124,15 @@ func TestEndings(t *testing.T) {
 				if r.Status != tt.status || r.StatusReason == nil || *r.StatusReason != tt.reason {
 					t.Errorf("ended %s, %v; want %s, %s", r.Status, r.StatusReason, tt.status, tt.reason)
 				}
-				if r.Error == nil || !strings.Contains(*r.Error, tt.message) {
-					t.Errorf("error %v, want one with %q", r.Error, tt.message)
+				text := r.Error
+				if r.Status != stint.Failed {
+					text = r.StatusMessage
+				}
+				if text == nil || !strings.Contains(*text, tt.message) {
+					t.Errorf("error %v, want one with %q", text, tt.message)
+				}
+				if (r.Error != nil) != (r.Status == stint.Failed) || r.StatusMessage == nil || strings.Contains(*r.StatusMessage, "\n") {
+					t.Errorf("error %v and message %v of a run that ended %s", r.Error, r.StatusMessage, r.Status)
 				}
 				if r.CheckpointID == nil {
 					t.Error("no checkpoint was taken")

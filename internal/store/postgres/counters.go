@@ -47,8 +47,8 @@ var counters = sqlstore.Counters{
 		on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
 
 	// Skips locked runs, such as those that are being cancelled.
-	Candidates: `select r.id, r.session_id, coalesce(r.inherits, '') from load a cross join lateral (
-			select l.id, l.priority, l.created_at, l.session_id, l.inherits from runs l
+	Candidates: `select r.id, r.session_id, coalesce(r.inherits, ''), r.epoch from load a cross join lateral (
+			select l.id, l.priority, l.created_at, l.session_id, l.inherits, l.epoch from runs l
 			where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
 			order by l.priority desc, l.created_at, l.id limit least($3, $2 - a.running) for update skip locked) r
 		where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2

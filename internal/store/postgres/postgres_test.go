@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -66,8 +67,10 @@ func TestConcurrentOpenMigratesOnce(t *testing.T) {
 		t.Fatalf("no migrations: %v", err)
 	}
 	want := make([]int64, len(migrations))
-	for i := range want {
-		want[i] = int64(i + 1)
+	for i, name := range migrations {
+		if want[i], err = strconv.ParseInt(filepath.Base(name)[:5], 10, 64); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if diff := cmp.Diff(want, applied); diff != "" {
 		t.Error(diff)

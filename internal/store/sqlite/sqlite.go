@@ -105,7 +105,7 @@ var dialect = sqlstore.Dialect{
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
 		// Selects the first run of each agent that is below its limit, and of these
 		// runs the first.
-		Candidates: `select r.id, r.session_id, coalesce(r.inherits, '') from load a join runs r on r.id = (
+		Candidates: `select r.id, r.session_id, coalesce(r.inherits, ''), r.epoch from load a join runs r on r.id = (
 				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
 				order by l.priority desc, l.created_at, l.id limit 1)
 			where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2

@@ -12,12 +12,6 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// attemptState is the state that an attempt left for the next one.
-type attemptState struct {
-	Checkpoint *store.Checkpoint `json:"checkpoint"`
-	Version    *store.RunVersion `json:"version,omitempty"`
-}
-
 // retryAfter reports whether the run starts again after an outcome, and returns the
 // pause before the next attempt.
 func retryAfter(r *store.Run, o store.Outcome) (time.Duration, bool) {
@@ -76,7 +70,7 @@ func (s *Store) encodeState(ctx context.Context, q Querier, r *store.Run, o stor
 	if err := s.checkEpoch(ctx, q, r.OrgID, epochOf(o)); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(attemptState{o.Checkpoint, o.Version})
+	text, err := json.Marshal(store.AttemptState{Checkpoint: o.Checkpoint, Version: o.Version})
 	if err != nil {
 		return nil, fmt.Errorf("encode the state of an attempt: %w", err)
 	}
@@ -109,7 +103,7 @@ func checkAttempt(ctx context.Context, q Querier, at store.Position, token strin
 
 // readState returns the state that the newest ended attempt with a state left, or the
 // error store.ErrNotFound.
-func readState(ctx context.Context, q Querier, run string) (v attemptState, err error) {
+func readState(ctx context.Context, q Querier, run string) (v store.AttemptState, err error) {
 	text, err := one(ctx, q, value[string], `select state from attempts where run_id = $1 and state is not null order by number desc limit 1`, run)
 	if err != nil {
 		return v, err
@@ -120,13 +114,10 @@ func readState(ctx context.Context, q Querier, run string) (v attemptState, err 
 	return v, nil
 }
 
-// AttemptState returns the checkpoint that an ended attempt left.
-func (s *Store) AttemptState(ctx context.Context, run string) (store.Checkpoint, error) {
+// AttemptState returns the state that an ended attempt left.
+func (s *Store) AttemptState(ctx context.Context, run string) (store.AttemptState, error) {
 	v, err := readState(ctx, s.db.Read, run)
-	if err != nil {
-		return store.Checkpoint{}, s.Wrap("reading the state of an attempt", err)
-	}
-	return *v.Checkpoint, nil
+	return v, s.Wrap("reading the state of an attempt", err)
 }
 
 // adoptState attaches the state that an earlier attempt left to a run that ends without

@@ -153,12 +153,15 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 	return len(ids), c.start(ctx, q, ids, *t)
 }
 
-// candidate is a run to be claimed, its session, and the artifact that it inherits from the
-// session.
-type candidate struct{ id, session, inherits string }
+// candidate is a run to be claimed, its session, the artifact that it inherits from the
+// session, and the number of its last attempt.
+type candidate struct {
+	id, session, inherits string
+	epoch                 int64
+}
 
 func scanCandidate(r Row) (c candidate, err error) {
-	return c, r.Scan(&c.id, &c.session, &c.inherits)
+	return c, r.Scan(&c.id, &c.session, &c.inherits, &c.epoch)
 }
 
 // start changes locked, ready runs to running.
@@ -176,6 +179,9 @@ func (c *claimer) start(ctx context.Context, q Querier, list []candidate, t orgL
 				return err
 			}
 			claims[i].Start = start
+			if next.epoch > 0 {
+				note = "" // the event of the first attempt has it
+			}
 			events[i].events = EncodeEvents([]stint.Event{{Type: stint.EventStatus, At: c.At, Data: encode(stint.StatusData{Status: stint.Running, Note: note})}})
 		}
 		steps = append(steps,

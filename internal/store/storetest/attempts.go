@@ -304,14 +304,15 @@ var attemptCases = []testCase{
 		w.wantErr(err, store.ErrNotFound, "FileSetByName of the artifact")
 		got, err := w.s.AttemptState(w.ctx, c.Run.ID)
 		w.must(err, "AttemptState")
-		w.diff("digests", []string{o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest}, []string{got.HomeDigest, got.WorkspaceDigest})
+		w.diff("digests", []string{o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest}, []string{got.Checkpoint.HomeDigest, got.Checkpoint.WorkspaceDigest})
+		w.diff("version", o.Version, got.Version)
 		live := w.live()
 		w.diff("live", []bool{true, true}, []bool{live[o.Checkpoint.HomeDigest], live[o.Checkpoint.WorkspaceDigest]})
 		second := w.claimOne(w.worker())
 		w.lose(second.Run.WorkerID)
 		got, err = w.s.AttemptState(w.ctx, c.Run.ID)
 		w.must(err, "AttemptState after an attempt without state")
-		w.diff("home", o.Checkpoint.HomeDigest, got.HomeDigest)
+		w.diff("home", o.Checkpoint.HomeDigest, got.Checkpoint.HomeDigest)
 	}},
 	{"a run that ends without a state adopts that of an earlier attempt", func(w *world) {
 		for name, end := range map[string]func(store.Claim){

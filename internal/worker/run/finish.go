@@ -69,15 +69,19 @@ func (s *state) storedOutcome(logs []stint.LogEntry) store.Outcome {
 		Version: s.saved.version, Checkpoint: s.saved.checkpoint,
 		Usage: s.meter.JSON(), Result: s.outcome.result, Logs: logs,
 	}
-	if started := s.a.Run.StartedAt; started != nil {
+	if started := s.a.StartedAt; !started.IsZero() {
 		o.ExecutionTimeMs = max(0, now.Sub(started.Time).Milliseconds())
 	}
-	if text := s.outcome.message; text != "" {
+	if s.driver != nil {
+		o.Isolation, o.ImageDigest = s.driver.Name(), s.digest
+	}
+	if message := s.outcome.message; message != "" {
+		text := message
 		if tail := s.output.StderrTail(); tail != "" {
 			text = strings.TrimRight(text, "\n") + "\n" + tail
 		}
-		text = s.masker.Mask(text)
-		o.Error, o.ErrorCode = &text, string(s.outcome.reason)
+		message, text = s.masker.Mask(message), s.masker.Mask(text)
+		o.Message, o.Error, o.ErrorCode = &message, &text, string(s.outcome.reason)
 	}
 	return o
 }

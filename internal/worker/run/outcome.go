@@ -87,7 +87,7 @@ func interruption(cause error, l limits) (o outcome, interrupted bool) {
 	case errors.Is(cause, errTimeLimit):
 		o = outcome{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The run exceeded its time limit of %s.", l.time)}
 	case errors.Is(cause, errIdle):
-		o = outcome{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The agent was inactive for %s, its idle limit (limits.idleTimeout).", l.idle)}
+		o = outcome{status: stint.TimedOut, reason: stint.ReasonIdleLimit, message: fmt.Sprintf("The agent was inactive for %s, its idle limit (limits.idleTimeout).", l.idle)}
 	case errors.Is(cause, output.ErrNotReading):
 		o = failed(stint.ReasonExitCode, "The agent does not read its standard input and was ended.")
 	case errors.Is(cause, output.ErrLimit):
@@ -141,7 +141,7 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	case schema != nil && v.Completed:
 		value, err := jsonschema.ParseResult(schema, v.Final)
 		if err != nil {
-			return failed(stint.ReasonExitCode, fmt.Sprintf("The agent's last message does not match output.schema: %v", err))
+			return failed(stint.ReasonMismatch, fmt.Sprintf("The agent's last message does not match output.schema: %v", err))
 		}
 		o.result = value
 	}

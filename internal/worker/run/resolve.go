@@ -16,6 +16,7 @@ type target struct {
 	driver   sandbox.Driver
 	image    string   // folder of the unpacked image; empty for the host's system
 	imageEnv []string // environment in the image's configuration
+	digest   string   // of the image
 	adapter  framework.Framework
 	cli      agentcli.CLI
 }
@@ -84,7 +85,7 @@ func (s *state) acquireImage(ctx context.Context, ref string) (release undo, err
 	if err != nil {
 		return nil, err
 	}
-	s.image, s.imageEnv = root.Dir, root.Env
+	s.image, s.imageEnv, s.digest = root.Dir, root.Env, root.Digest
 	if root.Note != "" {
 		s.output.System("warn", root.Note, nil)
 	}

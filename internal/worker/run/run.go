@@ -113,7 +113,10 @@ var steps = []step{
 const undoLimit = time.Minute
 
 // Run is one run on this worker.
-type Run struct{ s *state }
+type Run struct {
+	s    *state
+	done chan struct{} // closed when Execute returns
+}
 
 // state is the data that the steps of a run share.
 type state struct {
@@ -152,13 +155,17 @@ func New(ctx context.Context, shared *Shared, a dispatch.Assignment) *Run {
 		f, _ := catalog.Find(spec.Definition.Framework)
 		outputLimit = spec.OutputBytes
 		s.meter = usage.NewMeter(spec.Limits, spec.Definition.Provider, f.ReportsCost)
+		s.meter.Continue(a.Run.Usage)
 	}
 	s.output = output.Open(s.life.owned, output.Config{
 		Masker: s.masker, Journal: s.Dispatcher, Position: a.Position, Limit: outputLimit, Framework: s.framework(), Stdin: s.stdin,
 		Signals: s, Fenced: func() { s.life.lose(ErrStopped) }, Now: s.Now, Logger: s.log,
 	})
-	return &Run{s}
+	return &Run{s, make(chan struct{})}
 }
+
+// Done returns a channel that is closed when Execute returns.
+func (r *Run) Done() <-chan struct{} { return r.done }
 
 // LoseOwnership ends the run without a result, because this worker does not own
 // it any more. The first cause counts.
@@ -166,6 +173,7 @@ func (r *Run) LoseOwnership(cause error) { r.s.life.lose(cause) }
 
 // Execute executes the run to its end. It always finishes and cleans up.
 func (r *Run) Execute() {
+	defer close(r.done)
 	s, ctx := r.s, r.s.life.ctx
 	defer s.life.lose(nil)
 	var undos []undo

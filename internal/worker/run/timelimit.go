@@ -26,15 +26,15 @@ func (s *state) limitTime() (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// timeLeft returns the time limit less the time since the run's start.
+// timeLeft returns the time limit less the time since the start of the attempt.
 func (s *state) timeLeft() time.Duration {
 	if s.a.Plan == nil {
 		return stint.DefaultTimeout
 	}
-	if s.a.Run.StartedAt == nil {
+	if s.a.StartedAt.IsZero() {
 		return s.a.Plan.Timeout
 	}
-	return s.a.Plan.Timeout - s.Now().Sub(s.a.Run.StartedAt.Time)
+	return s.a.Plan.Timeout - s.Now().Sub(s.a.StartedAt.Time)
 }
 
 // idleLimit returns the time after which a run without activity is ended; 0 is

@@ -66,6 +66,9 @@ func (m *Meter) used() []limit {
 		if turns == 0 {
 			turns = m.proxy.ModelCalls
 		}
+		if m.earlier != nil {
+			turns += m.earlier.ModelCalls
+		}
 		out = append(out, limit{"maxTurns", float64(turns), float64(most), fmt.Sprintf("%d of %d turns", turns, most)})
 	}
 	u := m.sum()

@@ -25,19 +25,31 @@ type Meter struct {
 	reportsCost bool // the framework reports the cost of a run
 	changed     chan struct{}
 
-	mu     sync.Mutex      // guards the fields below
-	agent  *stint.Usage    // usage that the agent reported; nil before its first report
-	proxy  stint.Usage     // usage that the model proxy counted
-	cost   cost            // cost of proxy
-	turns  int64           // number of turns that the agent reported
-	active time.Time       // when the run last showed activity
-	warned map[string]bool // by name of a limit: Check has returned a warning
+	mu      sync.Mutex      // guards the fields below
+	earlier *stint.Usage    // usage of the run's earlier attempts; nil if there is none
+	agent   *stint.Usage    // usage that the agent reported; nil before its first report
+	proxy   stint.Usage     // usage that the model proxy counted
+	cost    cost            // cost of proxy
+	turns   int64           // number of turns that the agent reported
+	active  time.Time       // when the run last showed activity
+	warned  map[string]bool // by name of a limit: Check has returned a warning
 }
 
 // NewMeter returns a meter. provider may be nil; reportsCost means that the
 // framework reports the cost of a run.
 func NewMeter(limits stint.Limits, provider *stint.Provider, reportsCost bool) *Meter {
 	return &Meter{limits: limits, provider: provider, reportsCost: reportsCost, changed: make(chan struct{}, 1), warned: map[string]bool{}}
+}
+
+// Continue adds the usage of the run's earlier attempts, in the form of JSON.
+func (m *Meter) Continue(earlier json.RawMessage) {
+	var u stint.Usage
+	if len(earlier) == 0 || json.Unmarshal(earlier, &u) != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.earlier = &u
 }
 
 // Changed returns a channel that receives a value after usage was added. One value may
@@ -120,8 +132,20 @@ func (m *Meter) JSON() json.RawMessage {
 	return b
 }
 
-// sum returns the usage so far; nil if no model was called. m.mu is held.
+// sum returns the usage of all attempts so far; nil if no model was called. m.mu is
+// held.
 func (m *Meter) sum() *stint.Usage {
+	u := m.attempt()
+	if u == nil || m.earlier == nil {
+		return cmp.Or(u, m.earlier)
+	}
+	total := m.earlier.Clone()
+	total.Join(*u)
+	return &total
+}
+
+// attempt returns the usage of this attempt; nil if no model was called. m.mu is held.
+func (m *Meter) attempt() *stint.Usage {
 	var u stint.Usage
 	switch {
 	case m.prefersAgent():
