@@ -40,7 +40,8 @@ func (l *errorList) retries(r *stint.Retries) {
 
 func (l *errorList) backoff(b *stint.Backoff) {
 	valid := true
-	for name, value := range map[string]string{"initial": b.Initial, "max": b.Max} {
+	for _, member := range [][2]string{{"initial", b.Initial}, {"max", b.Max}} {
+		name, value := member[0], member[1]
 		if d, err := time.ParseDuration(value); value != "" && (err != nil || d < 0 || d > maxPause) {
 			l.invalid("retries.backoff."+name, "'retries.backoff.%s' must be a duration between 0s and 24h, such as 10s or 5m.", name)
 			valid = false

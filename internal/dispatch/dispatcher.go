@@ -29,8 +29,9 @@ type Dispatcher interface {
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
 	// Append appends to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
-	// Sample stores metrics of a run.
-	Sample(ctx context.Context, runID string, samples []stint.MetricsSample) error
+	// Sample stores metrics of a run, and with the first sample of an attempt, where the
+	// attempt executes.
+	Sample(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error
 	// AddCheckpoint attaches a checkpoint to a run that has already ended, for
 	// example because it was cancelled; see store.Runs.AddCheckpoint.
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error

@@ -27,9 +27,9 @@ func (l *Local) Append(ctx context.Context, at store.Position, b store.Batch) (i
 	return head, nil
 }
 
-// Sample stores metrics of a run.
-func (l *Local) Sample(ctx context.Context, runID string, samples []stint.MetricsSample) error {
-	if err := l.c.Store.AddMetrics(ctx, runID, samples); err != nil {
+// Sample stores metrics of a run, and where it executes.
+func (l *Local) Sample(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error {
+	if err := l.c.Store.AddMetrics(ctx, runID, samples, place); err != nil {
 		return fmt.Errorf("store metrics of %s: %w", runID, err)
 	}
 	return nil

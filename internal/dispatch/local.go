@@ -45,7 +45,7 @@ type Store interface {
 	store.Workers
 	Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error)
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
-	AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample) error
+	AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error)
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) (store.Run, error)
 	Expire(ctx context.Context, before, at stint.Time, limit int) ([]string, error)

@@ -89,8 +89,9 @@ type Runs interface {
 	Checkpoint(ctx context.Context, org, id string) (Checkpoint, error)
 
 	// AddMetrics stores samples of a run. A sample replaces one with the same
-	// time.
-	AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error
+	// time. If place is not nil and the run is running in its epoch, it also records
+	// where the attempt executes.
+	AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample, place *Place) error
 	Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error)
 	// Activity returns the numbers of running and pending runs of an organisation,
 	// and at most limit of the runs: first running ones, oldest first, and then
@@ -168,6 +169,13 @@ type Claim struct {
 type StartVersion struct {
 	ID     string
 	Digest string
+}
+
+// Place describes the sandbox of an attempt.
+type Place struct {
+	Epoch       int64
+	Isolation   string
+	ImageDigest string // empty without an image
 }
 
 // Position identifies a run's owner and the end of the journal as the owner knows it:

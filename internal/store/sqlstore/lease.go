@@ -135,9 +135,9 @@ func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (
 	if err != nil || !still {
 		return false, err
 	}
-	lost := failure(r, stint.ReasonWorkerLost, "The worker of this run was lost: it did not renew its lease in time. Start the run again.", at)
-	if pause, ok := retryAfter(&r, lost); ok {
-		return true, s.requeue(ctx, q, &r, lost, pause, nil)
+	const what = "The worker of this run was lost: it did not renew its lease in time."
+	if pause, ok := r.Retries.After(stint.ReasonWorkerLost, int(r.Epoch)); ok {
+		return true, s.requeue(ctx, q, &r, failure(r, stint.ReasonWorkerLost, what, at), pause, nil)
 	}
-	return true, s.end(ctx, q, &r, lost, nil)
+	return true, s.end(ctx, q, &r, failure(r, stint.ReasonWorkerLost, what+" Start the run again.", at), nil)
 }

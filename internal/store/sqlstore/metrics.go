@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
 )
 
-// AddMetrics stores samples of a run. A sample replaces one with the same time.
-func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample) error {
-	if len(samples) == 0 {
+// AddMetrics stores samples of a run, and where its attempt executes.
+func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error {
+	if len(samples) == 0 && place == nil {
 		return nil
 	}
 	samples = slices.Clone(samples)
@@ -17,6 +18,10 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 	slices.SortStableFunc(samples, func(a, b stint.MetricsSample) int { return a.Timestamp.Compare(b.Timestamp.Time) })
 	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
 		var steps []Step
+		if place != nil {
+			steps = append(steps, step(`update runs set isolation = $3, image_digest = $4 where id = $1 and epoch = $2 and status = 'running'`,
+				runID, place.Epoch, place.Isolation, emptyAsNil(place.ImageDigest)))
+		}
 		for _, m := range samples {
 			steps = append(steps, step(`insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)
 				values ($1, $2, $3, $4, $5, $6, $7)
@@ -26,6 +31,13 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 		}
 		return run(ctx, q, steps...)
 	})
+}
+
+func emptyAsNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 // Metrics returns the samples of a run, oldest first.

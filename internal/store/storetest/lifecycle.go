@@ -64,7 +64,7 @@ func cancelledContext(w *world) {
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),
 		"CreateToken": s.CreateToken(ctx, b.token), "RevokeToken": s.RevokeToken(ctx, org, b.token.ID, at),
 		"TouchTokens": s.TouchTokens(ctx, map[string]stint.Time{b.token.ID: at}), "EndRequest": s.EndRequest(ctx, org, "key", at, nil),
-		"AddMetrics": s.AddMetrics(ctx, id, []stint.MetricsSample{sample(at, 1)}),
+		"AddMetrics": s.AddMetrics(ctx, id, []stint.MetricsSample{sample(at, 1)}, nil),
 		"Now":        second(s.Now(ctx)), "EnsureMember": second(s.EnsureMember(ctx, w.member("late", "late", "owner"))),
 		"CreateRun": second(s.CreateRun(ctx, w.home.newRun(), nil)), "Run": second(s.Run(ctx, org, id)),
 		"RunSummaries": second(s.RunSummaries(ctx, org, store.RunFilter{}, all)), "Claim": second(s.Claim(ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: at})),
@@ -127,7 +127,7 @@ var reopenCases = []testCase{
 		b := w.home.ownedRows()
 		since := w.home.begin("key", "f", w.now(), nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, &store.Answer{Status: 201}), "EndRequest")
-		w.must(w.s.AddMetrics(w.ctx, b.run.ID, []stint.MetricsSample{sample(w.now(), 1)}), "AddMetrics")
+		w.must(w.s.AddMetrics(w.ctx, b.run.ID, []stint.MetricsSample{sample(w.now(), 1)}, nil), "AddMetrics")
 		events, log, samples := w.events(b.run.ID), w.readLog(b.run.ID, false, 100), w.samples(b.run.ID)
 		session, checkpoint := w.home.session(b.run.SessionID), w.home.readCheckpoint(*b.run.CheckpointID)
 

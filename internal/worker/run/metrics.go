@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/store"
 )
 
 // sampleInterval is the time between two measurements of the sandbox.
@@ -15,22 +16,22 @@ const sampleInterval = time.Second
 // sampleUsage measures the sandbox now, every second, and when ctx ends.
 func (s *state) sampleUsage(ctx context.Context) {
 	var cpu cpuMeter
-	s.sample(ctx, &cpu)
+	s.sample(ctx, &cpu, &store.Place{Epoch: s.a.Position.Epoch, Isolation: s.driver.Name(), ImageDigest: s.digest})
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			s.sample(ctx, &cpu)
+			s.sample(ctx, &cpu, nil)
 		case <-ctx.Done():
-			s.sample(ctx, &cpu)
+			s.sample(ctx, &cpu, nil)
 			return
 		}
 	}
 }
 
-// sample stores one measurement.
-func (s *state) sample(ctx context.Context, cpu *cpuMeter) {
+// sample stores one measurement, and the place of the attempt unless it is nil.
+func (s *state) sample(ctx context.Context, cpu *cpuMeter, place *store.Place) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	now := s.Now()
@@ -45,7 +46,7 @@ func (s *state) sample(ctx context.Context, cpu *cpuMeter) {
 		MemoryUsedMb: u.Memory >> 20, MemoryTotalMb: u.MemoryLimit >> 20,
 		DiskUsedMb: u.Disk >> 20, DiskTotalMb: u.DiskLimit >> 20,
 	}
-	if err := s.Dispatcher.Sample(ctx, s.a.Run.ID, []stint.MetricsSample{sample}); err != nil {
+	if err := s.Dispatcher.Sample(ctx, s.a.Run.ID, []stint.MetricsSample{sample}, place); err != nil {
 		s.log.Warn("store metrics", "error", err)
 	}
 }
