@@ -98,6 +98,8 @@ func (e exchange) faults(status int, body []byte) []string {
 	switch {
 	case e.Status != http.StatusOK:
 		want = withoutMessage(want)
+	case strings.HasPrefix(e.Path, "/v1/runs/"):
+		want = withStatusMessage(want)
 	case strings.HasPrefix(e.Path, "/v1/tokens?"):
 		want, got = known(want, want), known(got, want)
 	}
@@ -109,6 +111,21 @@ func decode(body []byte) (v any, err error) {
 	d.UseNumber()
 	err = d.Decode(&v)
 	return v, err
+}
+
+// withStatusMessage returns a recorded run as a newer server returns it: the message of a
+// failed or timed-out run is also its statusMessage, and error is null unless the run failed.
+func withStatusMessage(want any) any {
+	run, ok := want.(map[string]any)
+	if !ok || run["error"] == nil || run["statusMessage"] != nil {
+		return want
+	}
+	run = maps.Clone(run)
+	run["statusMessage"] = run["error"]
+	if run["status"] == "timeout" {
+		run["error"] = nil
+	}
+	return run
 }
 
 // withoutMessage returns an error response without its message, because releases may

@@ -22,7 +22,7 @@ type testCase struct {
 func testCases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{
-		timingCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
+		timingCases, attemptCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
 		secretCases, idempotencyCases, listCases, fileSetCases, downloadCases, artifactCases, lineageCases, agentCases,
 		accessCases, headerCases, mcpCases, concurrencyCases,
 	} {
