@@ -74,7 +74,7 @@ type Runs interface {
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
 	// EndPauses makes up to n runs claimable whose pause before a retry has ended at
 	// the given time, and returns their IDs. next is the end of the earliest pause
-	// that has not ended; nil if no run is paused.
+	// that it did not end; nil if no other run is paused.
 	EndPauses(ctx context.Context, at stint.Time, n int) (ids []string, next *stint.Time, err error)
 	// AttemptState returns the state that the newest ended attempt with a state left.
 	// If there is none, the error is ErrNotFound. The state becomes the run's

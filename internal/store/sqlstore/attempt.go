@@ -183,9 +183,17 @@ const paused = `status = 'pending' and ready = 0 and retry_at is not null`
 // EndPauses makes runs claimable whose pause has ended.
 func (s *Store) EndPauses(ctx context.Context, at stint.Time, n int) (ids []string, next *stint.Time, err error) {
 	const doing = "ending the pauses of runs"
-	due, err := all(ctx, s.db.Read, value[string], `select id from runs where `+paused+` and retry_at <= $1 order by retry_at, id limit $2`, micros(at), n)
+	pauses, err := all(ctx, s.db.Read, func(r Row) (p pausedRun, err error) { return p, r.Scan(&p.id, timeAt{&p.until}) },
+		`select id, retry_at from runs where `+paused+` order by retry_at, id limit $1`, n+1)
 	if err != nil {
 		return nil, nil, s.Wrap(doing, err)
+	}
+	var due []string
+	for len(due) < min(n, len(pauses)) && !pauses[len(due)].until.After(at.Time) {
+		due = append(due, pauses[len(due)].id)
+	}
+	if len(due) < len(pauses) {
+		next = &pauses[len(due)].until
 	}
 	ids, err = s.each(ctx, due, doing, func(ctx context.Context, q Querier, id string) (bool, error) {
 		var changed bool
@@ -195,15 +203,13 @@ func (s *Store) EndPauses(ctx context.Context, at stint.Time, n int) (ids []stri
 		}
 		return true, runAtEnd(ctx, q, s.count(id, 0, 1))
 	})
-	if err != nil {
-		return ids, nil, err
-	}
-	pauses, err := all(ctx, s.db.Read, func(r Row) (t stint.Time, err error) { return t, r.Scan(timeAt{&t}) },
-		`select retry_at from runs where `+paused+` order by retry_at limit 1`)
-	if err != nil || len(pauses) == 0 {
-		return ids, nil, s.Wrap(doing, err)
-	}
-	return ids, &pauses[0], nil
+	return ids, next, err
+}
+
+// pausedRun is a run that waits for the end of its pause.
+type pausedRun struct {
+	id    string
+	until stint.Time
 }
 
 // maxRetries returns how often a run may start again.
