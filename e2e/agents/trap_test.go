@@ -47,7 +47,10 @@ func TestTraps(t *testing.T) {
 				n := trap.run
 				n.Agent, n.Prompt = "fake", "fake:"+trap.name
 				r := w.ended(w.create(n).ID)
-				text := installation.Value(r.StatusMessage)
+				text := installation.Value(r.Error)
+				if trap.status == stint.TimedOut {
+					text = installation.Value(r.StatusMessage)
+				}
 				if trap.status == stint.Completed {
 					installation.Check(t, json.Unmarshal(r.Result, &text))
 				}
