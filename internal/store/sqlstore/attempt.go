@@ -111,6 +111,9 @@ func readState(ctx context.Context, q Querier, run string) (v store.AttemptState
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return v, fmt.Errorf("decode the state of an attempt: %w", err)
 	}
+	if v.Version != nil {
+		v.Version.Artifact.Kind = stint.Artifacts // not part of the JSON form
+	}
 	return v, nil
 }
 
