@@ -68,11 +68,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir+"/home")
 			e.Setenv("USER", "ada")
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("BIN", bin)
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			return os.Mkdir(e.WorkDir+"/tmp", 0o777)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": exitCode, "serve": serve, "halt": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
+			"defer": deferred, "code": exitCode, "serve": serve, "halt": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
 		},
 	})
 }
@@ -230,6 +231,15 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s did not appear in time", args[0])
+}
+
+// deferred implements the script command "defer COMMAND...", which executes a command at
+// the end of the script, whatever its exit code.
+func deferred(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: defer command...")
+	}
+	ts.Defer(func() { _ = ts.Exec(args[0], args[1:]...) })
 }
 
 // empty implements the script command "empty DIR", which checks that a folder has no

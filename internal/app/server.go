@@ -245,9 +245,20 @@ func (s *server) runToken(a *dispatch.Assignment) (string, error) {
 	return s.auth.RunToken(g, a.Plan.Timeout+10*time.Minute)
 }
 
+// socketServer returns the server of the socket in the data folder. stop stops this
+// server.
+func (s *server) socketServer(address string, stop func()) *http.Server {
+	return admin.NewServer(admin.Config{
+		Auth: s.auth, Keys: s.keyring, Maintenance: s.maintenance(), GCGrace: s.c.GCGrace, URL: address,
+		Drain: s.c.Drain, Ready: s.db.Ping, Stop: stop, Log: s.log,
+	})
+}
+
 // serve opens the listeners, and starts the worker and the jobs. When ctx ends or a
 // listener fails, serve stops all of them in order and returns.
 func (s *server) serve(ctx context.Context, ready func(Info)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	listener, err := net.Listen("tcp", s.c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen (choose another address with --listen): %w", err)
@@ -266,7 +277,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := admin.NewServer(admin.Config{Auth: s.auth, Keys: s.keyring, Maintenance: s.maintenance(), GCGrace: s.c.GCGrace, URL: address, Log: s.log})
+	login := s.socketServer(address, stop)
 
 	jobsCtx, stopJobs := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopJobs()

@@ -57,7 +57,11 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 		return err
 	}
 	socket := cfg.Socket()
-	made, err := loginAt(ctx, socket, in)
+	login := loginAt
+	if wanted == "" || isLocal(wanted) {
+		login = a.loginSoon
+	}
+	made, err := login(ctx, socket, in)
 	if errors.Is(err, errNoSocket) {
 		return a.noServer(wanted, socket)
 	}

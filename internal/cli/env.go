@@ -29,6 +29,9 @@ type Env struct {
 	// Interrupts delivers the user's requests to stop the command.
 	Interrupts <-chan Interrupt
 
+	// Executable returns the path of this program.
+	Executable func() (string, error)
+
 	// Serve runs a server until ctx ends. It calls ready when the server
 	// answers.
 	Serve func(ctx context.Context, c config.Config, ready func(ServerInfo)) error

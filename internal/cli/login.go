@@ -37,6 +37,37 @@ type loginAnswer struct {
 	URL string `json:"url"`
 }
 
+// A login waits for the socket of a server that is starting, for loginWait. It reports
+// that it waits after loginNote.
+const (
+	loginWait = 5 * time.Second
+	loginNote = time.Second
+	pollEvery = 50 * time.Millisecond
+)
+
+// loginSoon is loginAt for a server that may be starting. If no server answers within
+// loginWait, the error is errNoSocket.
+func (a *app) loginSoon(ctx context.Context, socket string, in loginRequest) (loginAnswer, error) {
+	limit, note := time.After(loginWait), time.After(loginNote)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		made, err := loginAt(ctx, socket, in)
+		if !errors.Is(err, errNoSocket) {
+			return made, err
+		}
+		select {
+		case <-ctx.Done():
+			return loginAnswer{}, context.Cause(ctx)
+		case <-limit:
+			return loginAnswer{}, err
+		case <-note:
+			a.note("No server answers at %s yet; waiting %s for one that is starting.", socket, loginWait-loginNote)
+		case <-tick.C:
+		}
+	}
+}
+
 // loginAt requests a token through the socket in a data directory, which only the
 // owner of the directory can open. If no server is running there, the error is
 // errNoSocket.

@@ -89,7 +89,7 @@ limit, 130 cancelled.`,
 	)
 	group(root, "start", a.demo(), a.serve(), a.auth(), a.init())
 	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
-	group(root, "operate", a.token(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
+	group(root, "operate", a.token(), a.stop(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
 	root.SetHelpCommandGroupID("operate")
 	root.SetCompletionCommandGroupID("operate")
 	return root

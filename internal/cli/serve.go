@@ -14,6 +14,7 @@ import (
 func readFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
 func (a *app) serve() *cobra.Command {
+	var detach bool
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Start a server: the API and a worker",
@@ -25,7 +26,11 @@ file. Flags take precedence over the environment, and the environment over the
 file.
 
 After the first Ctrl-C the server starts no more runs and waits for the active
-runs, at most for the time of --drain. The second Ctrl-C ends the server at once.`,
+runs, at most for the time of --drain. The second Ctrl-C ends the server at once.
+
+With --detach the server runs in the background and writes its log to the file
+` + logName + ` in the data folder. The command returns when the server is ready.
+'stint stop' stops the server.`,
 		Args: exactly(),
 	}
 	for _, s := range config.Settings() {
@@ -35,6 +40,7 @@ runs, at most for the time of --drain. The second Ctrl-C ends the server at once
 		}
 		c.Flags().Var(&settingFlag{kind: s.Value}, s.Name, text)
 	}
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "start the server in the background and return when it is ready")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		flags := map[string]string{}
 		c.Flags().Visit(func(f *pflag.Flag) {
@@ -45,6 +51,9 @@ runs, at most for the time of --drain. The second Ctrl-C ends the server at once
 		cfg, err := a.config(flags)
 		if err != nil {
 			return err
+		}
+		if detach {
+			return a.untilInterrupted(c.Context(), func(ctx context.Context) error { return a.serveDetached(ctx, cfg, flags) })
 		}
 		return a.serveUntilInterrupted(c.Context(), cfg)
 	}
@@ -86,12 +95,16 @@ func (a *app) announce(c config.Config, s ServerInfo) {
 		_ = a.printJSON(s) // ignore a closed standard output
 		return
 	}
-	login := "stint auth login"
-	if standard, err := config.DefaultData(a.Environ); err != nil || standard != c.Data {
-		login += " --data " + quote(c.Data)
-	}
 	a.note("%s %s", a.colour(stderr, bold, "Stint serves at"), a.colour(stderr, green, s.URL))
-	a.note("Data is kept in %s. Log in on this machine with: %s", s.DataDir, login)
+	a.note("Data is kept in %s. Log in on this machine with: %s", s.DataDir, a.withData("stint auth login", c))
+}
+
+// withData adds the flag --data to a command unless the data folder is the default.
+func (a *app) withData(command string, c config.Config) string {
+	if standard, err := config.DefaultData(a.Environ); err == nil && standard == c.Data {
+		return command
+	}
+	return command + " --data " + quote(c.Data)
 }
 
 // quote returns a word for a shell command, in single quotes if necessary.

@@ -38,6 +38,7 @@ func New() (env cli.Env, stop func(), err error) {
 		IsTerminal:   term.IsTerminal,
 		ReadPassword: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
 		Interrupts:   interrupts,
+		Executable:   os.Executable,
 	}, stop, nil
 }
 

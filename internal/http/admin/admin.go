@@ -1,5 +1,5 @@
 // Package admin serves the operator's requests on a Unix socket in the data folder:
-// logins, keys, garbage collection, and checks of the storage. Only the owner of
+// logins, keys, garbage collection, checks of the storage, and stopping the server. Only the owner of
 // the data folder and root may use it.
 package admin
 
@@ -27,8 +27,11 @@ type Config struct {
 	Auth        *auth.Service
 	Keys        *keyring.Keyring
 	Maintenance *maintenance.Service
-	GCGrace     time.Duration // default grace period of POST /gc
-	URL         string        // address of the API, which the response to a login contains
+	GCGrace     time.Duration               // default grace period of POST /gc
+	URL         string                      // address of the API, which the response to a login contains
+	Drain       time.Duration               // how long active runs may continue after Stop
+	Ready       func(context.Context) error // returns an error if the server is not ready, as for /readyz
+	Stop        func()                      // stops the server; does not wait for the end
 	Log         *slog.Logger
 }
 
@@ -40,6 +43,8 @@ func NewServer(c Config) *http.Server {
 	s := &server{c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("GET /server", s.describe)
+	mux.HandleFunc("POST /stop", s.stop)
 	mux.HandleFunc("GET /keys", s.listKeys)
 	mux.HandleFunc("POST /keys", s.rotateKeys)
 	mux.HandleFunc("POST /gc", s.collect)
