@@ -38,7 +38,7 @@ var activityCases = []testCase{
 		w.diff("before the first sample", (*stint.MetricsSample)(nil), w.activity(w.home, 10).Data[0].Metrics)
 		base := w.now()
 		newest := sample(later(base, time.Second), 70)
-		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{newest, sample(base, 10)}), "AddMetrics")
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{newest, sample(base, 10)}, nil), "AddMetrics")
 		a := w.activity(w.home, 10)
 		w.diff("sample", &newest, a.Data[0].Metrics)
 		w.diff("sample of "+other.Run.ID, (*stint.MetricsSample)(nil), a.Data[1].Metrics)
