@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/stint-dev/stint/client"
 )
@@ -61,10 +63,33 @@ func (a *app) connect(attempts int) (*client.Client, error) {
 		return nil, err
 	}
 	if server.Token == "" {
-		return nil, fmt.Errorf("you are not logged in to %s: run 'stint auth login', or put a token into STINT_TOKEN", server.URL)
+		return nil, a.noLogin(server.URL)
 	}
 	return a.clientFor(server.URL, server.Token, attempts)
 }
+
+// noLogin returns the error for a server without a token. If the user has named the
+// server and it does not answer, the error says so.
+func (a *app) noLogin(address string) error {
+	if cmp.Or(a.url, a.getenv("STINT_URL")) != "" {
+		if _, err := a.clientFor(address, "", 1); err != nil {
+			return err
+		}
+		probe := http.Client{Transport: adviser{http.DefaultTransport}, Timeout: probeLimit}
+		res, err := probe.Get(address + "/healthz")
+		if refused, ok := errors.AsType[*notServing](err); ok {
+			return fmt.Errorf("nothing answers at %s: start a server there with 'stint serve', or name another with --url or STINT_URL: %w", address, refused.cause)
+		}
+		if err != nil {
+			return fmt.Errorf("no answer from %s: %w", address, errors.Unwrap(err)) // without the method and the address
+		}
+		_ = res.Body.Close() // the content does not matter
+	}
+	return fmt.Errorf("you are not logged in to %s: run 'stint auth login', or put a token into STINT_TOKEN", address)
+}
+
+// probeLimit is how long noLogin waits for an answer.
+const probeLimit = 3 * time.Second
 
 func (a *app) clientFor(address, token string, attempts int) (*client.Client, error) {
 	c, err := client.New(client.Options{
