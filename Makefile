@@ -91,8 +91,8 @@ e2e: ## End-to-end tests
 	$(GO) test -count=1 ./e2e/...
 
 .PHONY: docs
-docs: ## Generate docs/configuration.md
-	$(GO) test ./internal/config -run TestDocs -update
+docs: ## Write docs/cli.md, docs/configuration.md, and the recorded help
+	$(GO) test ./internal/cli ./internal/config -run '^Test(Help|Reference|Docs)$$' -update
 
 .PHONY: dist
 dist: ## Build release archives and checksums in dist/
