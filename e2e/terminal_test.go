@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -128,6 +129,24 @@ func TestDemoKeepsServer(t *testing.T) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("files in the %s: %v %v", name, left, err)
 		}
+	}
+}
+
+// TestInterruptEndsHiddenPrompt checks that one Ctrl-C ends a hidden prompt, and that the
+// terminal then shows typed text again.
+func TestInterruptEndsHiddenPrompt(t *testing.T) {
+	t.Parallel()
+	p := openTerminal(t, []string{"HOME=" + t.TempDir(), "STINT_URL=http://127.0.0.1:9", "STINT_TOKEN=x"}, filepath.Join(bin, "stint"), "secret", "set", "KEY")
+	p.await("Value of KEY (not shown): ")
+	time.Sleep(100 * time.Millisecond) // the prompt comes before the terminal hides input
+	p.types("\x03")
+	p.await("stint: interrupted")
+	state, err := unix.IoctlGetTermios(int(p.user.Fd()), unix.TCGETS)
+	if err != nil || state.Lflag&unix.ECHO == 0 {
+		t.Errorf("the terminal does not show input: %v", err)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](p.end()); !ok || exit.ExitCode() != 130 {
+		t.Errorf("the command exited with %v:\n%s", exit, p.shown.String())
 	}
 }
 

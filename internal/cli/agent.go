@@ -108,7 +108,7 @@ func storeAgent(ctx context.Context, c *client.Client, definition map[string]any
 
 func (a *app) agentList() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Agent, error] { return c.Agents.List(ctx) }
-	return listCommand(a, "List the agents", "ID NAME UPDATED", list, func(g stint.Agent) []string {
+	return listCommand(a, "List the agents", "No agents.", "ID NAME UPDATED", list, func(g stint.Agent) []string {
 		return []string{g.ID, g.Name, g.UpdatedAt.String()}
 	})
 }
@@ -161,7 +161,7 @@ func (a *app) agentVersions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(a, c.Agents.Versions(ctx, agent.ID), 0, "ID VERSION CREATED", func(v stint.AgentVersion) []string {
+			return printList(a, c.Agents.Versions(ctx, agent.ID), 0, "No versions.", "ID VERSION CREATED", func(v stint.AgentVersion) []string {
 				return []string{v.ID, "v" + strconv.FormatInt(v.VersionNumber, 10), v.CreatedAt.String()}
 			})
 		}),

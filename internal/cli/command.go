@@ -25,11 +25,12 @@ func (a *app) call(f func(ctx context.Context, c *client.Client, args []string) 
 
 // listCommand returns a command "list" that prints the items of list. head contains
 // the names of the columns, separated by spaces, and row returns the cells of an item.
-func listCommand[T any](a *app, short, head string, list func(context.Context, *client.Client) iter.Seq2[T, error], row func(T) []string) *cobra.Command {
+// none is the message about an empty list.
+func listCommand[T any](a *app, short, none, head string, list func(context.Context, *client.Client) iter.Seq2[T, error], row func(T) []string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: short, Args: exactly(), Aliases: []string{"ls"},
 		RunE: a.call(func(ctx context.Context, c *client.Client, _ []string) error {
-			return printList(a, list(ctx, c), 0, head, row)
+			return printList(a, list(ctx, c), 0, none, head, row)
 		}),
 	}
 }
@@ -79,8 +80,9 @@ func (a *app) printLine(v any, format string, args ...any) error {
 
 // printList writes a list as JSON lines if --json is set, and as a table otherwise.
 // limit is the maximum number of items; 0 means all. head contains the names of the
-// columns, separated by spaces, and row returns the cells of an item.
-func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string, row func(T) []string) error {
+// columns, separated by spaces, and row returns the cells of an item. If the list is
+// empty and --json is not set, printList writes the message none to standard error.
+func printList[T any](a *app, items iter.Seq2[T, error], limit int, none, head string, row func(T) []string) error {
 	w, n := newTable(a.Stdout), 0
 	for item, err := range items {
 		switch {
@@ -104,6 +106,9 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string,
 		if n++; n == limit {
 			break
 		}
+	}
+	if n == 0 && !a.json {
+		a.note("%s", none)
 	}
 	return w.Flush()
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -69,12 +70,12 @@ func (m *demoModel) complete(a *app, c *cobra.Command) error {
 	if m.name = cmp.Or(m.name, known.name); m.name == "" {
 		return usage(c, "name the model of %s with --model", at.Host)
 	}
-	return m.readKey(a, at, known.name != "")
+	return m.readKey(c.Context(), a, at, known.name != "")
 }
 
 // readKey reads the key from the environment or the terminal. If required is set and
 // there is no key, it returns an error.
-func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
+func (m *demoModel) readKey(ctx context.Context, a *app, at *url.URL, required bool) error {
 	own := "OPENAI_API_KEY"
 	if m.kind == stint.ProviderAnthropic {
 		own = "ANTHROPIC_API_KEY"
@@ -83,7 +84,7 @@ func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 		return nil
 	}
 	if a.IsTerminal(stdin) {
-		key, err := a.readHidden("Key for %s (not shown, Enter for none): ", at.Host)
+		key, err := a.readHidden(ctx, "Key for %s (not shown, Enter for none): ", at.Host)
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,9 @@ type Env struct {
 	// IsTerminal reports whether standard input, output, or error (0, 1, 2) is
 	// a terminal.
 	IsTerminal func(fd int) bool
-	// ReadPassword reads a line from the terminal without showing it.
-	ReadPassword func() ([]byte, error)
+	// ReadPassword reads a line from the terminal without showing it. When ctx ends,
+	// it restores the terminal and returns the cause.
+	ReadPassword func(ctx context.Context) ([]byte, error)
 	// Interrupts delivers the user's requests to stop the command.
 	Interrupts <-chan Interrupt
 

@@ -83,9 +83,6 @@ become invalid. If the command is interrupted, run it again.`,
 		if err != nil {
 			return err
 		}
-		if len(rotated) == 0 && !a.json {
-			a.note("No files are encrypted yet; the first key is created with the first file.")
-		}
 		return a.printKeys(rotated)
 	})
 	return c
@@ -117,7 +114,7 @@ func (a *app) askKeys(ctx context.Context, cfg config.Config, method string, in 
 }
 
 func (a *app) printKeys(list []keyring.Info) error {
-	return printList(a, withoutErrors(list), 0, "ORGANISATION NUMBER CURRENT CREATED", func(i keyring.Info) []string {
+	return printList(a, withoutErrors(list), 0, "No files are encrypted yet; the first key is created with the first file.", "ORGANISATION NUMBER CURRENT CREATED", func(i keyring.Info) []string {
 		owner, current := i.OrgName, ""
 		if owner == "" {
 			owner = i.Org

@@ -90,9 +90,34 @@ limit, 130 cancelled.`,
 	group(root, "start", a.demo(), a.serve(), a.auth(), a.init())
 	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
 	group(root, "operate", a.token(), a.stop(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
+	root.SetHelpCommand(a.help())
 	root.SetHelpCommandGroupID("operate")
 	root.SetCompletionCommandGroupID("operate")
 	return root
+}
+
+func (a *app) help() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			found, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return a.noSubcommand(found, rest)
+			}
+			return found.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var out []cobra.Completion
+			if found, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, child := range found.Commands() {
+					if child.IsAvailableCommand() {
+						out = append(out, cobra.CompletionWithDesc(child.Name(), child.Short))
+					}
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }
 
 func group(root *cobra.Command, id string, commands ...*cobra.Command) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,11 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 		}
 		f.AgentID = found.ID
 	}
-	return printList(a, c.Runs.List(ctx, f), limit, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
+	none, conditions := "No runs.", f
+	if conditions.PageSize = 0; !reflect.ValueOf(conditions).IsZero() {
+		none = "No runs match."
+	}
+	return printList(a, c.Runs.List(ctx, f), limit, none, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
 		return []string{r.ID, r.AgentName, string(r.Status), r.CreatedAt.String(), a.runDuration(r), clip(r.Prompt, 40)}
 	})
 }
@@ -333,6 +338,9 @@ func (a *app) printLogs(ctx context.Context, id string, f client.LogFilter, limi
 			break
 		}
 	}
+	if n == 0 && !a.json {
+		a.note("No log entries.")
+	}
 	return nil
 }
 
@@ -369,7 +377,7 @@ func (a *app) printMetrics(m *stint.Metrics) error {
 	if a.json {
 		return a.printJSON(m)
 	}
-	err := printList(a, withoutErrors(m.Data), 0, "TIME CPU MEMORY-MB OF DISK-MB OF", func(s stint.MetricsSample) []string {
+	err := printList(a, withoutErrors(m.Data), 0, "No measurements.", "TIME CPU MEMORY-MB OF DISK-MB OF", func(s stint.MetricsSample) []string {
 		return []string{
 			s.Timestamp.String(), fmt.Sprintf("%.1f%%", s.CPUPercent),
 			fmt.Sprint(s.MemoryUsedMb), fmt.Sprint(s.MemoryTotalMb), fmt.Sprint(s.DiskUsedMb), fmt.Sprint(s.DiskTotalMb),

@@ -54,7 +54,7 @@ Other users of this machine can see a VALUE on the command line.`,
 		}
 		if !given {
 			var err error
-			if value, err = a.askSecret(name); err != nil {
+			if value, err = a.askSecret(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -73,9 +73,9 @@ Other users of this machine can see a VALUE on the command line.`,
 	return c
 }
 
-func (a *app) askSecret(name string) (string, error) {
+func (a *app) askSecret(ctx context.Context, name string) (string, error) {
 	if a.IsTerminal(stdin) {
-		return a.readHidden("Value of %s (not shown): ", name)
+		return a.readHidden(ctx, "Value of %s (not shown): ", name)
 	}
 	value, err := io.ReadAll(io.LimitReader(a.Stdin, maxSecret+2))
 	if err != nil {
@@ -89,10 +89,14 @@ func (a *app) askSecret(name string) (string, error) {
 }
 
 // readHidden prints a question and reads a line from the terminal without showing
-// the line.
-func (a *app) readHidden(question string, args ...any) (string, error) {
+// the line. An interrupt ends the reading.
+func (a *app) readHidden(ctx context.Context, question string, args ...any) (string, error) {
 	fmt.Fprintf(a.Stderr, question, args...)
-	line, err := a.ReadPassword()
+	var line []byte
+	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
+		line, err = a.ReadPassword(ctx)
+		return err
+	})
 	fmt.Fprintln(a.Stderr)
 	if err != nil {
 		return "", fmt.Errorf("read from the terminal: %w", err)
@@ -114,7 +118,7 @@ func (a *app) setSecret(ctx context.Context, name string, n stint.NewSecret) err
 
 func (a *app) secretList() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Secret, error] { return c.Secrets.List(ctx) }
-	return listCommand(a, "List the names of the stored secrets", "NAME CREATED UPDATED HOSTS AGENTS", list, func(s stint.Secret) []string {
+	return listCommand(a, "List the names of the stored secrets", "No secrets.", "NAME CREATED UPDATED HOSTS AGENTS", list, func(s stint.Secret) []string {
 		return []string{s.Name, s.CreatedAt.String(), s.UpdatedAt.String(), orAny(s.Hosts), orAny(s.Agents)}
 	})
 }

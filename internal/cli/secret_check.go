@@ -51,10 +51,7 @@ an upgrade, check shows which agents may miss one.`,
 			if err != nil {
 				return err
 			}
-			if len(findings) == 0 && !a.json {
-				a.note("Every agent receives the stored secrets that it may use.")
-			}
-			return printList(a, withoutErrors(findings), 0, "AGENT SECRET FINDING CHANGE", func(f secretFinding) []string {
+			return printList(a, withoutErrors(findings), 0, "Every agent receives the stored secrets that it may use.", "AGENT SECRET FINDING CHANGE", func(f secretFinding) []string {
 				return []string{f.Agent, f.Secret, f.Finding, f.Message}
 			})
 		}),

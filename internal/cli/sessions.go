@@ -28,7 +28,7 @@ func (a *app) sessionsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(a, server.Sessions.List(ctx), limit, "ID AGENT CREATED UPDATED LAST-RUN CHECKPOINT", func(s stint.Session) []string {
+		return printList(a, server.Sessions.List(ctx), limit, "No sessions.", "ID AGENT CREATED UPDATED LAST-RUN CHECKPOINT", func(s stint.Session) []string {
 			checkpoint := deref(s.CheckpointID)
 			if checkpoint == "" {
 				checkpoint = "-"
@@ -111,7 +111,7 @@ func (a *app) showSession(s *sessionDetail) error {
 	if _, err := fmt.Fprintln(a.Stdout); err != nil {
 		return err
 	}
-	return printList(a, withoutErrors(s.Runs), 0, "RUN STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
+	return printList(a, withoutErrors(s.Runs), 0, "No runs.", "RUN STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
 		return []string{r.ID, string(r.Status), r.CreatedAt.String(), a.runDuration(r), clip(r.Prompt, 40)}
 	})
 }

@@ -90,7 +90,7 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 		IsTerminal: func(fd int) bool {
 			return slices.Contains(terminals, fd)
 		},
-		ReadPassword: func() ([]byte, error) { return []byte("typed"), nil },
+		ReadPassword: func(context.Context) ([]byte, error) { return []byte("typed"), nil },
 		Serve:        func(context.Context, config.Config, func(cli.ServerInfo)) error { return nil },
 		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
 		Programs:     func(context.Context) ([]agentcli.Installed, error) { return nil, nil },

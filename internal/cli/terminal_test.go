@@ -233,6 +233,44 @@ func TestSecretPromptHidesInput(t *testing.T) {
 	}
 }
 
+// TestInterruptEndsHiddenPrompt checks that one Ctrl-C ends a prompt.
+func TestInterruptEndsHiddenPrompt(t *testing.T) {
+	t.Parallel()
+	p := startCLI(t, http.NotFoundHandler(), 0, 2)
+	p.env.ReadPassword = func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	p.start("secret", "set", "K")
+	p.err.await(t, "(not shown): ")
+	p.interrupts <- cli.Stop
+	if code := p.exit(t); code != 130 || !strings.HasSuffix(p.err.String(), "(not shown): \nstint: interrupted\n") {
+		t.Errorf("exit code %d, screen:\n%s", code, p.err)
+	}
+}
+
+// TestEmptyListsSaySo checks that an empty list prints a message on standard error only.
+func TestEmptyListsSaySo(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"runs list":                     "No runs.\n",
+		"runs list --session sess_none": "No runs match.\n",
+		"runs list --json":              "",
+		"runs logs run_1":               "No log entries.\n",
+		"sessions list":                 "No sessions.\n",
+		"artifact list":                 "No artifacts.\n",
+		"secret list":                   "No secrets.\n",
+	} {
+		p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"data":[],"pagination":{"hasMore":false,"nextCursor":null}}`)
+		}))
+		p.start(strings.Fields(args)...)
+		if code := p.exit(t); code != 0 || p.out.String() != "" || p.err.String() != want {
+			t.Errorf("stint %s: exit code %d, output %q, messages %q", args, code, p.out, p.err)
+		}
+	}
+}
+
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	for name, drains := range map[string]bool{"drained": true, "left": false} {

@@ -71,7 +71,7 @@ func (a *app) createToken(ctx context.Context, n stint.NewToken) error {
 
 func (a *app) tokenList() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Token, error] { return c.Tokens.List(ctx) }
-	return listCommand(a, "List the tokens", "ID NAME SCOPES EXPIRES LAST-USED", list, func(t stint.Token) []string {
+	return listCommand(a, "List the tokens", "No tokens.", "ID NAME SCOPES EXPIRES LAST-USED", list, func(t stint.Token) []string {
 		return []string{t.ID, t.Name, strings.Join(t.Scopes, ","), t.ExpiresAt.String(), text(t.LastUsedAt)}
 	})
 }

@@ -70,7 +70,7 @@ func (t volumeCommands) list() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.FileSet, error] {
 		return treesOf(c, t.kind).List(ctx)
 	}
-	return listCommand(t.a, fmt.Sprintf("List the %ss", t.kind), "ID NAME VERSION FILES SIZE UPDATED", list, func(x stint.FileSet) []string {
+	return listCommand(t.a, fmt.Sprintf("List the %ss", t.kind), fmt.Sprintf("No %ss.", t.kind), "ID NAME VERSION FILES SIZE UPDATED", list, func(x stint.FileSet) []string {
 		return []string{x.ID, x.Name, deref(x.CurrentVersionID), fmt.Sprint(x.FileCount), bytesText(x.Size), x.UpdatedAt.String()}
 	})
 }
@@ -95,7 +95,7 @@ current before a push. The current version has a filled circle.
 		if graph && !t.a.json {
 			return t.a.showGraph(ctx, trees, tree)
 		}
-		return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.FileSetVersion) []string {
+		return printList(t.a, trees.Versions(ctx, tree.ID), 0, "No versions.", "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.FileSetVersion) []string {
 			return []string{v.ID, fmt.Sprint(v.FileCount), bytesText(v.Size), v.CreatedAt.String(), v.CreatedBy, clip(v.Message, 60)}
 		})
 	})
@@ -123,7 +123,7 @@ func (t volumeCommands) files() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(t.a, trees.Files(ctx, tree.ID, pinned(tree, version)), 0, "MODE SIZE PATH", func(f stint.FileEntry) []string {
+			return printList(t.a, trees.Files(ctx, tree.ID, pinned(tree, version)), 0, "No files.", "MODE SIZE PATH", func(f stint.FileEntry) []string {
 				path := f.Path
 				switch f.Kind {
 				case "dir":

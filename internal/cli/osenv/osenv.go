@@ -5,6 +5,8 @@
 package osenv
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -36,10 +38,36 @@ func New() (env cli.Env, stop func(), err error) {
 		Stderr:       os.Stderr,
 		Now:          time.Now,
 		IsTerminal:   term.IsTerminal,
-		ReadPassword: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
+		ReadPassword: readPassword,
 		Interrupts:   interrupts,
 		Executable:   os.Executable,
 	}, stop, nil
+}
+
+// readPassword reads a line from the terminal without showing it. A read from a
+// terminal cannot be interrupted, so the goroutine continues after the end of ctx until
+// the program ends.
+func readPassword(ctx context.Context) ([]byte, error) {
+	fd := int(os.Stdin.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		line []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		line, err := term.ReadPassword(fd)
+		done <- result{line, err}
+	}()
+	select {
+	case r := <-done:
+		return r.line, r.err
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), term.Restore(fd, before))
+	}
 }
 
 // watchSignals returns a channel of requests to stop, which holds one request. If a
