@@ -73,6 +73,13 @@ type Detail struct {
 	Message string `json:"message"`
 }
 
+// Warning is a remark about an accepted request: Param is the path of the setting, and
+// Message says what may not work and what to do.
+type Warning struct {
+	Param   string `json:"param"`
+	Message string `json:"message"`
+}
+
 // Error returns the code and the message, and the cause if there is one.
 func (e *Error) Error() string {
 	if e.Cause != nil {

@@ -28,9 +28,9 @@ type Config struct {
 	Store Store
 	IDs   *stint.IDs
 	Now   func() time.Time // default: time.Now
-	// Check returns an error for a valid definition that this server does not
-	// support. It is optional.
-	Check func(*stint.Definition) error
+	// Check reports the settings of a definition that this installation does not
+	// support. It is optional. The definition may be invalid.
+	Check func(context.Context, *stint.Definition) (Offer, error)
 }
 
 // Service implements the use cases of agents. It is safe for concurrent use.
@@ -38,7 +38,7 @@ type Service struct {
 	store Store
 	ids   *stint.IDs
 	now   func() time.Time
-	check func(*stint.Definition) error
+	check func(context.Context, *stint.Definition) (Offer, error)
 }
 
 // New returns a Service.
@@ -52,12 +52,9 @@ func New(c Config) *Service {
 // Create stores a new agent with its first version. raw is the definition, which
 // contains the agent's name.
 func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.Agent, error) {
-	d, err := s.parse(raw)
+	d, err := s.parse(ctx, raw, true)
 	if err != nil {
 		return stint.Agent{}, err
-	}
-	if e := stint.CheckName("name", d.name); e != nil {
-		return stint.Agent{}, e
 	}
 	if err := s.checkSecrets(ctx, c, d.name, d.definition, nil); err != nil {
 		return stint.Agent{}, err
@@ -73,6 +70,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 	if err != nil {
 		return stint.Agent{}, fmt.Errorf("create agent %s: %w", d.name, err)
 	}
+	a.Warnings = d.warnings
 	return a, nil
 }
 
@@ -84,7 +82,7 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
-	d, err := s.parse(raw)
+	d, err := s.parse(ctx, raw, false)
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
@@ -97,7 +95,9 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 		return stint.AgentVersion{}, false, err
 	}
 	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.newVersion(c, a.ID, d, stint.TimeOf(s.now())))
-	return withoutDefinition(head), added, store.PublicError(err, "agent", agentID)
+	v = withoutDefinition(head)
+	v.Warnings = d.warnings
+	return v, added, store.PublicError(err, "agent", agentID)
 }
 
 func (s *Service) newVersion(c auth.Caller, agentID string, d parsed, at stint.Time) store.AgentVersion {

@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"errors"
+
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
@@ -8,17 +10,26 @@ import (
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
 
-// checkFramework returns an error if d contains settings that its framework does not
-// support. Such a definition is refused when it is stored, not at its first run.
-func checkFramework(d *stint.Definition) error {
+// Offer is the result of a check of a valid definition: the settings that the
+// installation cannot serve, and those that it cannot serve at present.
+type Offer struct {
+	Errors   []*stint.Error
+	Warnings []stint.Warning
+}
+
+// checkFramework returns an error for each setting of d that its framework does not
+// support. Such a definition is refused when it is stored, not at its first run. The
+// result is empty if d has no valid framework. Elements can be nil.
+func checkFramework(d *stint.Definition) []*stint.Error {
 	f, err := registry.Find(d)
 	if err != nil {
-		return err
+		return nil // reported by the validation of the definition
 	}
-	if err := f.Check(d); err != nil {
-		return err
+	errs := []*stint.Error{checkMCPServers(d, f.Info()), checkCost(d), checkSchema(d)}
+	if e, ok := errors.AsType[*stint.Error](f.Check(d)); ok {
+		return append([]*stint.Error{e}, errs...)
 	}
-	return stint.JoinErrors(checkMCPServers(d, f.Info()), checkCost(d), checkSchema(d))
+	return errs
 }
 
 func checkMCPServers(d *stint.Definition, info framework.Info) *stint.Error {

@@ -87,24 +87,46 @@ type parsed struct {
 	definition *stint.Definition
 	canonical  json.RawMessage
 	digest     string // hex SHA-256
+	warnings   []stint.Warning
 }
 
 // parse validates a definition, and removes its name and its top-level members that
-// are null.
-func (s *Service) parse(raw []byte) (parsed, error) {
-	d, err := definition.Parse(raw)
-	if err == nil {
-		err = checkFramework(d)
+// are null. The error lists all faults. If named is true, the definition must contain
+// the agent's name.
+func (s *Service) parse(ctx context.Context, raw []byte, named bool) (parsed, error) {
+	d, errs := definition.Errors(raw)
+	if d == nil {
+		return parsed{}, stint.JoinErrors(errs...)
 	}
-	if err == nil && s.check != nil {
-		err = s.check(d)
+	if named && d.Name == "" {
+		errs = definition.AppendErrors(errs, stint.CheckName("name", d.Name))
 	}
+	errs = definition.AppendErrors(errs, checkFramework(d)...)
+	var warnings []stint.Warning
+	if s.check != nil {
+		offered, err := s.check(ctx, d)
+		if err != nil {
+			return parsed{}, err
+		}
+		errs, warnings = definition.AppendErrors(errs, offered.Errors...), offered.Warnings
+	}
+	if err := stint.JoinErrors(errs...); err != nil {
+		return parsed{}, err
+	}
+	canonical, err := canonicalForm(raw)
 	if err != nil {
 		return parsed{}, err
 	}
+	digest := sha256.Sum256(canonical)
+	return parsed{d.Name, d, canonical, hex.EncodeToString(digest[:]), append(definition.Warnings(d), warnings...)}, nil
+}
+
+// canonicalForm returns the stored form of a definition: its members other than the
+// name and null, as canonical JSON.
+func canonicalForm(raw []byte) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return parsed{}, fmt.Errorf("decode a definition: %w", err)
+		return nil, fmt.Errorf("decode a definition: %w", err)
 	}
 	delete(members, "name")
 	for key, value := range members {
@@ -114,12 +136,7 @@ func (s *Service) parse(raw []byte) (parsed, error) {
 	}
 	rest, err := json.Marshal(members)
 	if err != nil {
-		return parsed{}, fmt.Errorf("encode a definition: %w", err)
+		return nil, fmt.Errorf("encode a definition: %w", err)
 	}
-	canonical, err := definition.CanonicalJSON(rest)
-	if err != nil {
-		return parsed{}, err
-	}
-	digest := sha256.Sum256(canonical)
-	return parsed{name: d.Name, definition: d, canonical: canonical, digest: hex.EncodeToString(digest[:])}, nil
+	return definition.CanonicalJSON(rest)
 }

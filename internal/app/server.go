@@ -71,9 +71,9 @@ type server struct {
 	auth     *auth.Service
 	programs *agentcli.Finder
 	worker   *worker.Worker
-	inner    lateHandler                   // the API for agents in sandboxes
-	images   *images                       // nil without a worker
-	offers   func(*stint.Definition) error // returns an error if the worker cannot run the definition; nil without a worker
+	inner    lateHandler // the API for agents in sandboxes
+	images   *images     // nil without a worker
+	offers   *offers     // nil without a worker
 	registry *prometheus.Registry
 
 	closers []func() error
@@ -204,9 +204,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.offers = func(d *stint.Definition) error {
-		return errors.Join(isolators.allows(d.Sandbox), images.allows(d.Image))
-	}
+	s.offers = &offers{isolators: isolators, images: images}
 	driver, err := isolators.get(ctx, s.c.Isolation)
 	if err != nil {
 		return err
@@ -340,7 +338,7 @@ func (s *server) handler(streams context.Context) http.Handler {
 	return api.New(api.Config{
 		Auth:        s.auth,
 		Secrets:     secrets.New(secrets.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
-		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
+		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers.check}),
 		Artifacts:   s.artifacts(),
 		Runs:        s.runs(),
 		Feed:        s.feed,

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -37,14 +39,15 @@ that file is sent.`,
 		if len(args) == 1 {
 			file = args[0]
 		}
-		definition, err := readDefinition(a.path(file))
+		source, err := readDefinition(a.path(file))
 		if err != nil {
 			return err
 		}
+		source.file = cmp.Or(shown(a.Dir, source.file), source.file)
 		if name != "" {
-			definition["name"] = name
+			source.members["name"] = name
 		}
-		return a.pushAgent(ctx, definition)
+		return a.pushAgent(ctx, source)
 	})
 	return c
 }
@@ -56,14 +59,26 @@ type pushed struct {
 	Change        string `json:"change"` // created, updated, or unchanged
 }
 
-func (a *app) pushAgent(ctx context.Context, definition map[string]any) error {
+// shown returns the path of a file relative to dir, or "" if the file is outside of it.
+func shown(dir, file string) string {
+	path, err := filepath.Rel(dir, file)
+	if err != nil || !filepath.IsLocal(path) {
+		return ""
+	}
+	return path
+}
+
+func (a *app) pushAgent(ctx context.Context, source *definitionSource) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	done, err := storeAgent(ctx, c, definition)
+	done, err := storeAgent(ctx, c, source.members)
 	if err != nil {
-		return err
+		return source.explain(err)
+	}
+	for _, warning := range source.place(len(done.Warnings), func(i int) (param, message string) { return done.Warnings[i].Param, done.Warnings[i].Message }) {
+		a.note("stint: warning: %s", warning)
 	}
 	switch done.Change {
 	case "created":
@@ -80,11 +95,11 @@ func storeAgent(ctx context.Context, c *client.Client, definition map[string]any
 		return nil, err
 	}
 	name, ok := definition["name"].(string)
-	if !ok || name == "" {
+	if definition["name"] == nil || ok && name == "" {
 		return nil, fmt.Errorf("the definition has no name: add 'name: my-agent' or use --name")
 	}
 	agent, err := c.Agents.Find(ctx, name)
-	if client.IsCode(err, stint.CodeResourceNotFound) {
+	if !ok || client.IsCode(err, stint.CodeResourceNotFound) { // the server refuses a name that is not a string
 		agent, err = c.Agents.Create(ctx, raw)
 		if err != nil {
 			return nil, err
@@ -99,7 +114,7 @@ func storeAgent(ctx context.Context, c *client.Client, definition map[string]any
 		return nil, err
 	}
 	done := &pushed{Agent: *agent, VersionNumber: v.VersionNumber, Change: "unchanged"}
-	done.CurrentVersionID = v.ID
+	done.CurrentVersionID, done.Warnings = v.ID, v.Warnings
 	if added {
 		done.UpdatedAt, done.Change = v.CreatedAt, "updated"
 	}

@@ -19,10 +19,17 @@ import (
 // definitionFile is the default name of the file that contains a definition.
 const definitionFile = "stint.yaml"
 
+// definitionSource is a definition with its file.
+type definitionSource struct {
+	members map[string]any
+	file    string // as it is shown to the user
+	root    ast.Node
+}
+
 // readDefinition reads an agent's definition from a YAML file. If path is a
 // directory, it reads the file stint.yaml in it. The keys are not validated here,
 // because the server validates them.
-func readDefinition(path string) (map[string]any, error) {
+func readDefinition(path string) (*definitionSource, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, definitionFile)
 	}
@@ -33,17 +40,18 @@ func readDefinition(path string) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the definition: %w", err)
 	}
-	definition, err := parseDefinition(content)
+	source, err := parseDefinition(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return definition, readInstructions(filepath.Dir(path), definition)
+	source.file = path
+	return source, readInstructions(filepath.Dir(path), source.members)
 }
 
 // parseDefinition parses YAML, which includes JSON. It refuses duplicate keys. It
 // also refuses anchors and aliases, because aliases can expand a small file without
 // limit.
-func parseDefinition(content []byte) (map[string]any, error) {
+func parseDefinition(content []byte) (*definitionSource, error) {
 	if len(content) > stint.MaxDefinitionBytes {
 		return nil, fmt.Errorf("a definition may have %d bytes at most", stint.MaxDefinitionBytes)
 	}
@@ -69,11 +77,11 @@ func parseDefinition(content []byte) (map[string]any, error) {
 	if err := yaml.NodeToValue(documents[0], &value); err != nil {
 		return nil, yamlError(err)
 	}
-	definition, ok := value.(map[string]any)
+	members, ok := value.(map[string]any)
 	if !ok {
 		return nil, errors.New("it is not a YAML map with keys such as 'name' and 'framework'")
 	}
-	return definition, nil
+	return &definitionSource{members: members, root: documents[0]}, nil
 }
 
 func yamlError(err error) error {

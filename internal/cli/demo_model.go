@@ -101,10 +101,11 @@ func (m *demoModel) readKey(ctx context.Context, a *app, at *url.URL, required b
 // only. If the model is on this machine, the definition gets the host name that
 // stands for the worker's loopback interface inside sandboxes.
 func (m *demoModel) configure(file string) error {
-	definition, err := readDefinition(file)
+	source, err := readDefinition(file)
 	if err != nil {
 		return err
 	}
+	definition := source.members
 	at, err := url.Parse(m.url)
 	if err != nil {
 		return fmt.Errorf("read the model's URL: %w", err)

@@ -214,7 +214,12 @@ func (a *app) report(err error) int {
 		return exitCancelled
 	}
 	answer, fromServer := errors.AsType[*client.Error](err)
-	if fromServer && len(answer.Details) > 1 {
+	if faulty, ok := errors.AsType[*faultyDefinition](err); ok && len(faulty.faults) > 1 {
+		a.note("stint: several things are wrong:")
+		for _, fault := range faulty.faults {
+			a.note("  - %s", fault)
+		}
+	} else if fromServer && len(answer.Details) > 1 {
 		a.note("stint: several things are wrong:")
 		for _, d := range answer.Details {
 			a.note("  - %s", d.Message)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/stint-dev/stint/internal/spelling"
 )
 
 // maxFile is the maximum size of the configuration file, in bytes.
@@ -71,16 +73,15 @@ func scalar(v any) (string, error) {
 	return "", errors.New("the value must be a single text or number")
 }
 
-// suggestion returns a hint with the name of the setting that differs from key only in
-// case and word separators. If there is none, suggestion returns "".
+// suggestion returns a hint with the name of the setting that key most likely means. If
+// there is none, suggestion returns "".
 func suggestion(key string, settings []Setting) string {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.Name
 	}
-	for _, s := range settings {
-		if plain(s.Name) == plain(key) {
-			return "; did you mean '" + s.Name + "'?"
-		}
+	if near := spelling.Nearest(key, names); near != "" {
+		return "; did you mean '" + near + "'?"
 	}
 	return ""
 }

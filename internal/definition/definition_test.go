@@ -1,6 +1,7 @@
 package definition_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -98,6 +99,96 @@ func TestParseReportsAllErrors(t *testing.T) {
 	_, err = definition.Parse([]byte(`{"framework":"shell","time_out":"x","Command":[]}`))
 	if err == nil || !strings.Contains(err.Error(), "Did you mean 'command'?") {
 		t.Errorf("unknown keys: %v", err)
+	}
+}
+
+// TestParseReportsAllKindsOfErrorsAtOnce checks that the error lists unknown keys, wrong
+// types, and invalid values together, and does not repeat errors that follow from others.
+func TestParseReportsAllKindsOfErrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := definition.Parse([]byte(`{"name":"Bad_Name","framework":"shel","timout":"5m","memory":"1GiB","network":{"mode":"restrict"},
+		"resources":{"memory":"2Gb","cpu":"lots"},"command":["x",5],"provider":7,"environment":{"A":"${{ foo.X }}"},"permissions":{"mode":"ask"}}`))
+	e, ok := errors.AsType[*stint.Error](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range e.Details {
+		got[d.Param] += d.Message
+	}
+	want := map[string]string{
+		"name":             "'Bad_Name' is not a valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.",
+		"framework":        "'framework' must be one of shell, command, assistant, claude-code, codex, acp, not 'shel'. Did you mean 'shell'?",
+		"timout":           "Unknown key 'timout'. Did you mean 'timeout'?",
+		"memory":           "Unknown key 'memory'. Did you mean 'resources.memory'?",
+		"network.mode":     "'network.mode' must be one of public, restricted, none, not 'restrict'. Did you mean 'restricted'?",
+		"resources.memory": "'resources.memory' must be a size such as 512MiB or 2GiB, not '2Gb'. Did you mean '2GB'?",
+		"resources.cpu":    "'resources.cpu' must be a number, not 'lots'.",
+		"command[1]":       "'command[1]' must be a string, not a number.",
+		"provider":         "'provider' must be an object, not a number.",
+		"environment.A":    "'environment.A' contains '${{ foo.X }}', which is not a reference. Use ${{ vars.NAME }} or ${{ secrets.NAME }}, or write '$${{' for a literal '${{'.",
+		"permissions":      "'permissions' is not supported by this version of Stint: agents cannot ask for approval yet. Remove the key.",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+// TestParseHidesSecrets checks that an error about a value that may be a secret does not
+// contain the value.
+func TestParseHidesSecrets(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{
+		`{"framework":"shell","secrets":{"KEY":"hunter2"}}`, `{"framework":"shell","secrets":"hunter2"}`,
+		`{"framework":"shell","provider":{"apiKey":"hunter2"}}`, `{"framework":"shell","environment":{"KEY":["hunter2"]}}`,
+	} {
+		if _, err := definition.Parse([]byte(raw)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"${{ vars.X }}${{secrets.Y}}": "", "$${{ foo.X }}": "", "$${{": "", "$${{ vars.X }} ${{ vars.Y }}": "", "${X} {{ y }} $ {{": "",
+		"${{ foo.X }}": "not a reference", "${{}}": "not a reference", "${{ vars.1 }}": "not a reference", "${{ vars. X }}": "not a reference", "${{ X }}": "not a reference",
+		"${{ var.X }}": "Did you mean '${{ vars.X }}'?", "${{ secret.X }}": "Did you mean '${{ secrets.X }}'?", "${{ variables.X }}": "Did you mean '${{ vars.X }}'?",
+		"${{ vars.X": "without '}}'", "${{ vars.X ${{ vars.Y }}": "without '}}'", "a ${{": "without '}}'", "$${{ ${{": "without '}}'",
+	} {
+		for _, at := range []string{"environment.A", "volumes.data.version", "mcpServers.docs.headers.A"} {
+			raw := map[string]any{
+				"environment.A":             map[string]any{"environment": map[string]any{"A": text}},
+				"volumes.data.version":      map[string]any{"volumes": map[string]any{"data": map[string]any{"version": text}}},
+				"mcpServers.docs.headers.A": map[string]any{"mcpServers": map[string]any{"docs": map[string]any{"url": "https://docs.example.com", "headers": map[string]any{"A": text}}}},
+			}[at].(map[string]any)
+			raw["framework"] = "assistant"
+			body, err := json.Marshal(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = definition.Parse(body)
+			e, refused := errors.AsType[*stint.Error](err)
+			if at == "volumes.data.version" && strings.Contains(text, "secrets.") {
+				continue // refused for another reason
+			}
+			if refused != (want != "") || refused && (e.Param != at || !strings.Contains(e.Message, want)) {
+				t.Errorf("%s: %s: %v, want %q", at, text, err, want)
+			}
+		}
+	}
+}
+
+func TestInterpolate(t *testing.T) {
+	t.Parallel()
+	vars, secrets := map[string]string{"X": "x", "L": "${{ vars.X }}"}, map[string]string{"S": "s"}
+	for text, want := range map[string]string{
+		"a ${{ vars.X }}${{secrets.S}} b": "a xs b", "${{ vars.NONE }}": "", "$${{ vars.X }}": "${{ vars.X }}", "$${{ vars.X }} ${{ vars.X }}": "${{ vars.X }} x",
+		"${{ vars.L }}": "${{ vars.X }}", "${{ foo.X }}": "${{ foo.X }}", "$$": "$$",
+	} {
+		if got := definition.Interpolate(text, vars, secrets); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var reference = regexp.MustCompile(`\$\{\{\s*(vars|secrets)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
+// reference matches a reference, or the literal "$${{", which stands for "${{". In a
+// literal the groups are empty.
+var reference = regexp.MustCompile(`\$\$\{\{|\$\{\{\s*(vars|secrets)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
 // The sources of the values of references.
 const (
@@ -22,12 +24,14 @@ type Reference struct {
 	Name   string
 }
 
+func (r Reference) isSecret() bool { return r.Source == FromSecrets }
+
 // References returns the references in the texts, each once.
 func References(texts ...string) []Reference {
 	var out []Reference
 	for _, text := range texts {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
-			if r := (Reference{m[1], m[2]}); !slices.Contains(out, r) {
+			if r := (Reference{m[1], m[2]}); r.Name != "" && !slices.Contains(out, r) {
 				out = append(out, r)
 			}
 		}
@@ -69,11 +73,14 @@ func sortedValues(m map[string]string) []string {
 	return values
 }
 
-// Interpolate replaces the references in text with their values. A reference
-// without a value becomes empty.
+// Interpolate replaces the references in text with their values, and "$${{" with "${{".
+// A reference without a value becomes empty.
 func Interpolate(text string, vars, secrets map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		m := reference.FindStringSubmatch(match)
+		if m[2] == "" {
+			return match[1:]
+		}
 		if m[1] == FromVariables {
 			return vars[m[2]]
 		}

@@ -20,11 +20,11 @@ func (l *errorList) mounts(d *stint.Definition) {
 	l.mount(seen, "artifact.path", d.ArtifactPath())
 	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
 		at, v := "volumes."+name, d.Volumes[name]
-		if text := name + v.Version; strings.Contains(text, "secrets.") && strings.Contains(text, "${{") {
+		if slices.ContainsFunc(References(name, v.Version), Reference.isSecret) {
 			l.invalid(at, "A volume's name and version are visible to users and cannot contain a secret. Use '${{ vars.X }}'.")
 			continue
 		}
-		if !strings.Contains(name, "${{") {
+		if len(References(name)) == 0 {
 			if e := stint.CheckName(at, name); e != nil {
 				l.add(e)
 				continue

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/spelling"
 )
 
 var (
@@ -50,6 +50,7 @@ func validate(d *stint.Definition) errorList {
 	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
 		errs.add(stint.CheckVariable("environment."+name, name))
 	}
+	errs.references(d)
 	errs.mounts(d)
 	errs.network(d)
 	errs.secrets(d)
@@ -67,7 +68,7 @@ func validate(d *stint.Definition) errorList {
 // oneOf appends an error if value is neither empty nor one of the allowed values.
 func (l *errorList) oneOf(param, value string, allowed []string) {
 	if value != "" && !slices.Contains(allowed, value) {
-		l.invalid(param, "'%s' must be one of %s, not '%s'.", param, strings.Join(allowed, ", "), stint.Excerpt(value, 64))
+		l.invalid(param, "'%s' must be one of %s, not '%s'.%s", param, strings.Join(allowed, ", "), stint.Excerpt(value, 64), spelling.Hint(value, allowed))
 	}
 }
 
@@ -169,8 +170,6 @@ func (l *errorList) mcpServer(name string, s stint.MCPServer) {
 	}
 }
 
-var secretReference = regexp.MustCompile(`\$\{\{\s*secrets\.`)
-
 // headerSecrets appends an error for each header with a secret that the proxy cannot
 // insert. The proxy inserts secrets only into TLS connections to a domain, and into
 // connections to the worker's loopback interface.
@@ -184,7 +183,7 @@ func (l *errorList) headerSecrets(at string, s stint.MCPServer) {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Headers)) {
-		if secretReference.MatchString(s.Headers[key]) {
+		if slices.ContainsFunc(References(s.Headers[key]), Reference.isSecret) {
 			l.invalid(at+".headers."+key, "The secret in '%s.headers.%s' cannot be inserted: '%s.url' must be https:// with a domain, or http://%s:PORT for the worker's loopback. Change the URL, or remove the secret.", at, key, at, stint.HostAlias)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-dev/stint"
@@ -15,6 +16,10 @@ import (
 type Options struct {
 	RefuseUnknown bool // unknown members are errors; otherwise they are ignored
 	NullValues    bool // null in a map of strings becomes an empty string; otherwise it is an error
+	// Unsupported returns an error for a member that target does not have, and that is
+	// refused with a message of its own: path is its path and raw its value. It
+	// returns nil for all other members. It is not called for null and can be nil.
+	Unsupported func(path string, raw json.RawMessage) *stint.Error
 }
 
 // Decode decodes a JSON object into the struct that target points to. A member with
@@ -22,16 +27,24 @@ type Options struct {
 // the paths of all values of a wrong type and of all refused members. param is the
 // name of the object in error messages.
 func Decode(param string, raw []byte, target any, o Options) error {
-	d := decoder{options: o}
+	return stint.JoinErrors(Errors(param, raw, target, o)...)
+}
+
+// Errors decodes as Decode does, and returns the errors one by one. The fields whose
+// values are valid are set even if there are errors.
+func Errors(param string, raw []byte, target any, o Options) []*stint.Error {
+	root := reflect.ValueOf(target).Elem()
+	d := decoder{options: o, root: root.Type()}
 	members, ok := d.members(raw, param)
 	if ok {
-		d.decodeMembers(members, reflect.ValueOf(target).Elem(), "")
+		d.decodeMembers(members, root, "")
 	}
-	return stint.JoinErrors(d.errs...)
+	return d.errs
 }
 
 type decoder struct {
 	options Options
+	root    reflect.Type
 	errs    []*stint.Error
 }
 
@@ -57,9 +70,22 @@ func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 		}
 	case v.Kind() == reflect.Map:
 		d.decodeMap(raw, v, at)
+	case v.Type() == reflect.TypeFor[[]string]() && raw[0] == '[':
+		d.decodeTexts(raw, v, at)
 	case json.Unmarshal(raw, v.Addr().Interface()) != nil || isNull(raw) && v.Kind() == reflect.String:
-		d.errs = append(d.errs, stint.InvalidParam(at, "'%s' must be %s.", at, typeName(v)))
+		d.errs = append(d.errs, stint.InvalidParam(at, "'%s' must be %s, not %s.%s", at, typeName(v), describe(raw, v), sizeHint(v, raw)))
 	}
+}
+
+// decodeTexts decodes a list of strings. Each element of another type is an error.
+func (d *decoder) decodeTexts(raw []byte, v reflect.Value, at string) {
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // raw is a valid list
+	texts := make([]string, len(elements))
+	for i, element := range elements {
+		d.decode(element, reflect.ValueOf(&texts[i]).Elem(), at+"["+strconv.Itoa(i)+"]")
+	}
+	v.Set(reflect.ValueOf(texts))
 }
 
 // members returns the members of an object. If raw is not an object, it adds an error
@@ -67,7 +93,7 @@ func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 func (d *decoder) members(raw []byte, at string) (map[string]json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
-		d.errs = append(d.errs, stint.InvalidParam(at, "'%s' must be an object.", at))
+		d.errs = append(d.errs, stint.InvalidParam(at, "'%s' must be an object, not %s.", at, describe(bytes.TrimSpace(raw), reflect.Value{})))
 		return nil, false
 	}
 	return members, true
@@ -81,12 +107,24 @@ func (d *decoder) decodeMembers(members map[string]json.RawMessage, v reflect.Va
 		}
 		delete(members, name)
 	}
-	if !d.options.RefuseUnknown {
+	if !d.options.RefuseUnknown && d.options.Unsupported == nil {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
-		path := join(at, short(key))
-		d.errs = append(d.errs, stint.InvalidParam(path, "Unknown key '%s'.%s", path, suggestion(v.Type(), key)))
+		d.leftOver(join(at, short(key)), key, members[key], v.Type())
+	}
+}
+
+// leftOver adds an error for a member without a field, unless such members are ignored.
+func (d *decoder) leftOver(path, key string, raw json.RawMessage, t reflect.Type) {
+	if d.options.Unsupported != nil && !isNull(raw) {
+		if e := d.options.Unsupported(path, raw); e != nil {
+			d.errs = append(d.errs, e)
+			return
+		}
+	}
+	if d.options.RefuseUnknown {
+		d.errs = append(d.errs, stint.InvalidParam(path, "Unknown key '%s'.%s", path, d.suggestion(path, key, t)))
 	}
 }
 
@@ -112,36 +150,4 @@ func names(t reflect.Type) []string {
 	return all
 }
 
-// suggestion returns a sentence with the member name that differs from key only in
-// case, or "" if there is none.
-func suggestion(t reflect.Type, key string) string {
-	for _, name := range names(t) {
-		if strings.EqualFold(name, key) {
-			return " Did you mean '" + name + "'?"
-		}
-	}
-	return ""
-}
-
 func join(at, key string) string { return strings.TrimPrefix(at+"."+key, ".") }
-
-// typeName describes the JSON values that v accepts.
-func typeName(v reflect.Value) string {
-	switch v.Interface().(type) {
-	case stint.Size:
-		return "a size such as 512MiB or a number of bytes"
-	case stint.Time:
-		return "a time such as 2026-01-02T15:04:05.000Z"
-	case []string:
-		return "a list of strings"
-	}
-	switch v.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float64:
-		return "a number"
-	}
-	return "a whole number"
-}
