@@ -11,11 +11,12 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/strictjson"
 )
 
 func (a *api) createRun(p *post) (*response, error) {
 	var n stint.NewRun
-	if err := decodeJSON(p.body, &n); err != nil {
+	if err := strictjson.Decode("body", p.body, &n, strictjson.Options{Unsupported: unsupportedMember}); err != nil {
 		return nil, err
 	}
 	options := runs.CreateOptions{Key: p.key, Claimed: p.claimed}
