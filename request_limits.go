@@ -29,6 +29,8 @@ const (
 
 	DefaultTokenDays = 90
 	MaxTokenDays     = 365
+	MinTokenLife     = time.Minute
+	MaxTokenLife     = MaxTokenDays * 24 * time.Hour
 
 	DefaultLimit = 20 // items of a page
 	MaxLimit     = 100

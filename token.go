@@ -28,11 +28,13 @@ type Token struct {
 	Secret      string   `json:"token,omitempty"`
 }
 
-// NewToken is the body of POST /v1/tokens. ExpiresInDays is 1 to 365, and 90 if it is
-// nil. If Scopes is empty, the token has all scopes of the caller.
+// NewToken is the body of POST /v1/tokens. The token expires at ExpiresAt, or after
+// ExpiresInDays (1 to 365); at most one of them is set. If neither is, the token expires
+// after 90 days. If Scopes is empty, the token has all scopes of the caller.
 type NewToken struct {
 	Name          string   `json:"name"`
 	ExpiresInDays *int     `json:"expiresInDays,omitempty"`
+	ExpiresAt     *Time    `json:"expiresAt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty"`
 }
 

@@ -73,9 +73,30 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(e.WorkDir+"/tmp", 0o777)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"defer": deferred, "code": exitCode, "serve": serve, "halt": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
+			"defer": deferred, "code": exitCode, "serve": serve, "halt": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty, "lived": lived,
 		},
 	})
+}
+
+// times matches the times of a token in JSON.
+var times = regexp.MustCompile(`"(expiresAt|createdAt)":"([^"]+)"`)
+
+// lived implements the script command "lived N", which checks that the token on the
+// standard output expires N seconds after the command asked for it.
+func lived(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: lived SECONDS")
+	}
+	want, err := time.ParseDuration(args[0] + "s")
+	ts.Check(err)
+	at := map[string]time.Time{}
+	for _, m := range times.FindAllStringSubmatch(ts.ReadFile("stdout"), -1) {
+		at[m[1]], err = time.Parse(time.RFC3339, m[2])
+		ts.Check(err)
+	}
+	if life := at["expiresAt"].Sub(at["createdAt"]); life > want || life < want-10*time.Second { // the request takes time
+		ts.Fatalf("the token lives %s, want %s", life, want)
+	}
 }
 
 // deadline is the maximum time to wait for an event, even on a busy machine.

@@ -63,7 +63,7 @@ func openWorld(ctx context.Context, dir, dsn string) *world {
 	w.runs = runs.New(runs.Config{Store: w.store, Dispatch: w.dispatch, Bus: w.bus, Sealer: sealer, IDs: ids, Now: time.Now})
 	access := auth.New(auth.Config{Store: w.store, IDs: ids, Now: time.Now, Key: key, Runs: w.store})
 	w.handler = api.New(api.Config{Auth: access, Runs: w.runs, Feed: w.feed, Idempotency: w.store, Stop: ctx})
-	w.token = must(access.Login(ctx, "bench", "bench", "bench", 1)).Secret
+	w.token = must(access.Login(ctx, "bench", "bench", stint.NewToken{Name: "bench"})).Secret
 	w.caller = must(access.Authenticate(ctx, w.token))
 	must(agents.New(agents.Config{Store: w.store, IDs: ids}).Create(ctx, w.caller, []byte(agentDefinition)))
 	w.worker = ids.New(stint.PrefixWorker)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/config"
@@ -76,7 +77,7 @@ func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	defer closeAll()
 	front := httptest.NewServer(handler)
 	defer front.Close()
-	token, err := access.Login(t.Context(), "acme", "ann", "test", 1)
+	token, err := access.Login(t.Context(), "acme", "ann", stint.NewToken{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

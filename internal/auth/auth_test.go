@@ -90,7 +90,7 @@ func (w *world) pass(d time.Duration) {
 
 func (w *world) login(org, user string) stint.Token {
 	w.Helper()
-	token, err := w.auth.Login(w.Context(), org, user, "laptop", 90)
+	token, err := w.auth.Login(w.Context(), org, user, stint.NewToken{Name: "laptop"})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -160,11 +160,57 @@ func TestLoginChecksParameters(t *testing.T) {
 		{"acme", "ann", "x", 0, stint.CodeInvalidParameter},
 		{"acme", "ann", "x", 366, stint.CodeInvalidParameter},
 	} {
-		_, err := w.auth.Login(t.Context(), c.org, c.user, c.name, c.days)
+		_, err := w.auth.Login(t.Context(), c.org, c.user, stint.NewToken{Name: c.name, ExpiresInDays: &c.days})
 		if codeOf(err) != c.want {
 			t.Errorf("Login(%q, %q, %q, %d) returned %v, want %s", c.org, c.user, c.name, c.days, err, c.want)
 		}
 	}
+}
+
+// TestExpiry checks that tokens live as long as requested, and that a requested expiry is
+// one minute to 365 days ahead.
+func TestExpiry(t *testing.T) {
+	w := newWorld(t)
+	owner := w.caller(w.login("acme", "ann").Secret)
+	days := 7
+	in := func(d time.Duration) *stint.Time { at := stint.TimeOf(w.now().Add(d)); return &at }
+	for name, c := range map[string]struct {
+		n    stint.NewToken
+		want time.Duration // 0: refused
+	}{
+		"default":      {stint.NewToken{}, 90 * 24 * time.Hour},
+		"days":         {stint.NewToken{ExpiresInDays: &days}, 7 * 24 * time.Hour},
+		"90 minutes":   {stint.NewToken{ExpiresAt: in(90*time.Minute + 1500*time.Millisecond)}, 90*time.Minute + 1500*time.Millisecond},
+		"one minute":   {stint.NewToken{ExpiresAt: in(time.Minute)}, time.Minute},
+		"365 days":     {stint.NewToken{ExpiresAt: in(365 * 24 * time.Hour)}, 365 * 24 * time.Hour},
+		"58 seconds":   {stint.NewToken{ExpiresAt: in(58 * time.Second)}, 0},
+		"the past":     {stint.NewToken{ExpiresAt: in(-time.Hour)}, 0},
+		"over a year":  {stint.NewToken{ExpiresAt: in(365*24*time.Hour + 2*time.Second)}, 0},
+		"both members": {stint.NewToken{ExpiresAt: in(time.Hour), ExpiresInDays: &days}, 0},
+	} {
+		c.n.Name = "ci"
+		made, err := w.auth.CreateToken(t.Context(), owner, c.n)
+		login, loginErr := w.auth.Login(t.Context(), "acme", "ann", c.n)
+		if c.want == 0 {
+			if codeOf(err) != stint.CodeInvalidParameter || codeOf(loginErr) != stint.CodeInvalidParameter {
+				t.Errorf("%s: %v, %v", name, err, loginErr)
+			}
+			continue
+		}
+		for _, got := range []stint.Token{made, login} {
+			if life := got.ExpiresAt.Sub(got.CreatedAt.Time); err != nil || loginErr != nil || life != c.want {
+				t.Errorf("%s: life %s, want %s (%v, %v)", name, life, c.want, err, loginErr)
+			}
+		}
+	}
+	short, err := w.auth.CreateToken(t.Context(), owner, stint.NewToken{Name: "short", ExpiresAt: in(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Minute - time.Millisecond)
+	w.caller(short.Secret)
+	w.pass(time.Millisecond)
+	w.checkRefused(w.auth, short.Secret, "expired")
 }
 
 func TestInvalidTokens(t *testing.T) {

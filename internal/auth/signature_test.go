@@ -206,7 +206,7 @@ func benchWorld(b *testing.B) *bench {
 	b.Helper()
 	s := openStore(b)
 	a := auth.New(auth.Config{Store: s, IDs: stint.NewIDs(time.Now, rand.Reader), Key: make([]byte, auth.KeySize)})
-	token, err := a.Login(b.Context(), "acme", "ann", "laptop", 1)
+	token, err := a.Login(b.Context(), "acme", "ann", stint.NewToken{Name: "laptop"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,11 +29,8 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return stint.Token{}, err
 	}
-	days := stint.DefaultTokenDays
-	if n.ExpiresInDays != nil {
-		days = *n.ExpiresInDays
-	}
-	if err := stint.JoinErrors(tokenErrors(n, days)...); err != nil {
+	expires, e := s.expiry(n)
+	if err := stint.JoinErrors(append(tokenErrors(n), e)...); err != nil {
 		return stint.Token{}, err
 	}
 	scopes := n.Scopes
@@ -45,14 +42,17 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 			return stint.Token{}, err
 		}
 	}
-	return s.issue(ctx, store.Token{OrgID: c.OrgID, UserID: c.UserID, Token: stint.Token{Name: n.Name, Scopes: scopes}}, days)
+	return s.issue(ctx, store.Token{OrgID: c.OrgID, UserID: c.UserID, Token: stint.Token{Name: n.Name, Scopes: scopes, ExpiresAt: expires}})
 }
 
-// Login creates a token with all scopes of the user's role. It creates the organisation
-// and the user if they do not exist. A user that is not yet a member of the organisation
-// becomes an owner. The caller of Login has authenticated the user.
-func (s *Service) Login(ctx context.Context, org, user, tokenName string, days int) (stint.Token, error) {
-	errs := append(tokenErrors(stint.NewToken{Name: tokenName}, days),
+// Login creates a token with all scopes of the user's role; it ignores n.Scopes. It
+// creates the organisation and the user if they do not exist. A user that is not yet a
+// member of the organisation becomes an owner. The caller of Login has authenticated the
+// user.
+func (s *Service) Login(ctx context.Context, org, user string, n stint.NewToken) (stint.Token, error) {
+	n.Scopes = nil
+	expires, e := s.expiry(n)
+	errs := append(tokenErrors(n), e,
 		stint.CheckName("organization", org), checkLabel("user", user, maxUserName))
 	if err := stint.JoinErrors(errs...); err != nil {
 		return stint.Token{}, err
@@ -66,22 +66,21 @@ func (s *Service) Login(ctx context.Context, org, user, tokenName string, days i
 		return stint.Token{}, fmt.Errorf("add %s to %s: %w", user, org, err)
 	}
 	scopes := scopesOf(m.Role, stint.Scopes)
-	return s.issue(ctx, store.Token{OrgID: m.OrgID, UserID: m.UserID, Token: stint.Token{Name: tokenName, Scopes: scopes}}, days)
+	return s.issue(ctx, store.Token{OrgID: m.OrgID, UserID: m.UserID, Token: stint.Token{Name: n.Name, Scopes: scopes, ExpiresAt: expires}})
 }
 
 // issue completes and stores a token.
-func (s *Service) issue(ctx context.Context, t store.Token, days int) (stint.Token, error) {
+func (s *Service) issue(ctx context.Context, t store.Token) (stint.Token, error) {
 	secret := make([]byte, secretBytes)
 	if _, err := io.ReadFull(s.random, secret); err != nil {
 		return stint.Token{}, fmt.Errorf("read random bytes for a token: %w", err)
 	}
 	token := stint.TokenPrefix + hex.EncodeToString(secret)
-	hash, now := sha256.Sum256([]byte(token)), s.now()
+	hash := sha256.Sum256([]byte(token))
 	t.ID = s.ids.New(stint.PrefixToken)
 	t.TokenPrefix = token[:len(stint.TokenPrefix)+shownDigits]
 	t.Scopes = slices.DeleteFunc(slices.Clone(stint.Scopes), func(scope string) bool { return !slices.Contains(t.Scopes, scope) })
-	t.CreatedAt = stint.TimeOf(now)
-	t.ExpiresAt = stint.TimeOf(now.Add(time.Duration(days) * 24 * time.Hour))
+	t.CreatedAt = stint.TimeOf(s.now())
 	t.Hash = hash[:]
 	if err := s.store.CreateToken(ctx, t); err != nil {
 		return stint.Token{}, fmt.Errorf("store token: %w", err)
@@ -90,12 +89,35 @@ func (s *Service) issue(ctx context.Context, t store.Token, days int) (stint.Tok
 	return t.Token, nil
 }
 
-// tokenErrors returns the errors of a request for a token. Elements can be nil.
-func tokenErrors(n stint.NewToken, days int) []*stint.Error {
-	errs := []*stint.Error{checkLabel("name", n.Name, maxTokenName)}
-	if days < 1 || days > stint.MaxTokenDays {
-		errs = append(errs, stint.InvalidParam("expiresInDays", "'expiresInDays' must be between 1 and %d.", stint.MaxTokenDays))
+// clockTolerance is the time by which a requested expiry may be too early or too late:
+// the request needs some time to arrive, and clocks differ.
+const clockTolerance = time.Second
+
+// expiry returns the time at which a requested token expires.
+func (s *Service) expiry(n stint.NewToken) (stint.Time, *stint.Error) {
+	now := s.now()
+	switch {
+	case n.ExpiresAt != nil && n.ExpiresInDays != nil:
+		return stint.Time{}, stint.InvalidParam("expiresAt", "'expiresAt' and 'expiresInDays' exclude each other. Leave one of them out.")
+	case n.ExpiresAt != nil:
+		if life := n.ExpiresAt.Sub(now); life < stint.MinTokenLife-clockTolerance || life > stint.MaxTokenLife+clockTolerance {
+			return stint.Time{}, stint.InvalidParam("expiresAt", "'expiresAt' must be between one minute and %d days from now.", stint.MaxTokenDays)
+		}
+		return *n.ExpiresAt, nil
 	}
+	days := stint.DefaultTokenDays
+	if n.ExpiresInDays != nil {
+		days = *n.ExpiresInDays
+	}
+	if days < 1 || days > stint.MaxTokenDays {
+		return stint.Time{}, stint.InvalidParam("expiresInDays", "'expiresInDays' must be between 1 and %d.", stint.MaxTokenDays)
+	}
+	return stint.TimeOf(now.Add(time.Duration(days) * 24 * time.Hour)), nil
+}
+
+// tokenErrors returns the errors of a request for a token. Elements can be nil.
+func tokenErrors(n stint.NewToken) []*stint.Error {
+	errs := []*stint.Error{checkLabel("name", n.Name, maxTokenName)}
 	for i, scope := range n.Scopes {
 		if !slices.Contains(stint.Scopes, scope) {
 			at := fmt.Sprintf("scopes[%d]", i)

@@ -38,9 +38,9 @@ into STINT_URL.`,
 	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; same default as stint serve)")
 	flags.StringVar(&in.Org, "org", "", "organisation; created if it does not exist (default \"default\")")
 	flags.StringVar(&in.Name, "name", "", "name of the token in lists (default \"login\")")
-	flags.StringVar(&expires, "expires", "", "lifetime of the token in whole days, such as 30d; at most 365d (default 90d)")
+	flags.StringVar(&expires, "expires", "", "lifetime of the token, from 1m to 365d, such as 12h or 30d (default 90d)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
-		if in.ExpiresInDays, err = days(expires); err != nil {
+		if in.ExpiresAt, err = expiry(expires, a.Now()); err != nil {
 			return usage(c, "--expires: %s", err)
 		}
 		return a.login(ctx, data, in.complete(a.getenv))
@@ -68,27 +68,37 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if err != nil {
 		return err
 	}
+	me, err := a.keepLogin(ctx, wanted, made)
+	if err != nil {
+		return errors.Join(err, revokeAt(ctx, socket, made))
+	}
+	if a.getenv("STINT_TOKEN") != "" {
+		a.note("STINT_TOKEN is set and takes precedence: unset it to use the new token.")
+	}
+	return a.printOne(me, meFields(cmp.Or(wanted, made.URL), me)...)
+}
+
+// keepLogin tests a new token at the wanted server, by default the server on this
+// machine, and stores it.
+func (a *app) keepLogin(ctx context.Context, wanted string, made loginAnswer) (*client.Me, error) {
 	if wanted != "" && wanted != made.URL && (!isLocal(wanted) || !isLocal(made.URL)) {
-		return a.wrongServer(ctx, wanted, made)
+		return nil, fmt.Errorf("the server of this machine is %s, not %s: omit --url to log in to it", made.URL, wanted)
 	}
 	wanted = cmp.Or(wanted, made.URL)
 	server, err := a.clientFor(wanted, made.Secret, 3)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	me, err := server.Me(ctx)
 	if err != nil {
-		return fmt.Errorf("the new token does not work at %s: %w", wanted, err)
+		return nil, fmt.Errorf("the new token does not work at %s: %w", wanted, err)
 	}
 	path, err := a.writeCredentials(credentials{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.note("The token is stored in %s.", path)
-	if a.getenv("STINT_TOKEN") != "" {
-		a.note("STINT_TOKEN is set and takes precedence: unset it to use the new token.")
-	}
-	return a.printOne(me, meFields(wanted, me)...)
+	return me, nil
 }
 
 func (a *app) noServer(wanted, socket string) error {
@@ -96,20 +106,6 @@ func (a *app) noServer(wanted, socket string) error {
 		return fmt.Errorf("%s is not on this machine, and its server does not support remote login: on the server's machine log in with 'stint auth login' and create a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
 	}
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
-}
-
-// wrongServer revokes a new token of the server on this machine, because the user
-// requested another server. It always returns an error.
-func (a *app) wrongServer(ctx context.Context, wanted string, made loginAnswer) error {
-	err := fmt.Errorf("the server of this machine is %s, not %s: omit --url to log in to it", made.URL, wanted)
-	c, clientErr := a.clientFor(made.URL, made.Secret, 3)
-	if clientErr != nil {
-		return errors.Join(err, clientErr)
-	}
-	if revokeErr := c.Tokens.Revoke(ctx, made.ID); revokeErr != nil {
-		return errors.Join(err, fmt.Errorf("revoke the token %s: %w", made.ID, revokeErr))
-	}
-	return err
 }
 
 func meFields(address string, me *client.Me) []string {

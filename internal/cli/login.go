@@ -15,10 +15,10 @@ import (
 
 // loginRequest is the body of a request to the login socket.
 type loginRequest struct {
-	Org           string `json:"org"`
-	User          string `json:"user"`
-	Name          string `json:"name"`
-	ExpiresInDays int    `json:"expiresInDays"`
+	Org       string      `json:"org"`
+	User      string      `json:"user"`
+	Name      string      `json:"name"`
+	ExpiresAt *stint.Time `json:"expiresAt,omitempty"`
 }
 
 // complete fills empty fields with defaults: the user's name on this machine, the
@@ -27,7 +27,6 @@ func (r loginRequest) complete(getenv func(string) string) loginRequest {
 	r.User = cmp.Or(r.User, getenv("USER"), getenv("LOGNAME"), "owner")
 	r.Org = cmp.Or(r.Org, "default")
 	r.Name = cmp.Or(r.Name, "login")
-	r.ExpiresInDays = cmp.Or(r.ExpiresInDays, stint.DefaultTokenDays)
 	return r
 }
 
@@ -90,19 +89,35 @@ func parseLogin(status int, body []byte) (loginAnswer, error) {
 	return loginAnswer{}, refusal(status, body)
 }
 
-// days converts the value of --expires to a number of days, rounded up, from 1 to
-// stint.MaxTokenDays. If the value is empty, days returns 0.
-func days(value string) (int, error) {
+// revokeAt revokes a new token through the socket, which works even if the server's
+// address does not. The token's request may have been interrupted; revokeAt is not.
+func revokeAt(ctx context.Context, socket string, made loginAnswer) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	status, answer, err := askSocket(ctx, socket, http.MethodPost, "/logout", map[string]string{"token": made.Secret})
+	if err == nil && status != http.StatusOK {
+		err = refusal(status, answer)
+	}
+	if err != nil {
+		return fmt.Errorf("revoke the new token %s: %w", made.ID, err)
+	}
+	return nil
+}
+
+// expiry converts the value of --expires, a duration from stint.MinTokenLife to
+// stint.MaxTokenLife, to the time at which a token expires. If the value is empty, expiry
+// returns nil.
+func expiry(value string, now time.Time) (*stint.Time, error) {
 	if value == "" {
-		return 0, nil
+		return nil, nil
 	}
 	d, err := config.ParseDuration(value)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	n := int((d + 24*time.Hour - 1) / (24 * time.Hour))
-	if n < 1 || n > stint.MaxTokenDays {
-		return 0, fmt.Errorf("'%s' is not between 1d and %dd", value, stint.MaxTokenDays)
+	if d < stint.MinTokenLife || d > stint.MaxTokenLife {
+		return nil, fmt.Errorf("'%s' is not between 1m and %dd", value, stint.MaxTokenDays)
 	}
-	return n, nil
+	at := stint.TimeOf(now.Add(d))
+	return &at, nil
 }

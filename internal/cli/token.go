@@ -28,7 +28,7 @@ its hash. Use it as STINT_TOKEN.`,
 		Args: exactly("[NAME]"),
 	}
 	c.Flags().StringVar(&n.Name, "name", "", "name of the token, instead of the argument")
-	c.Flags().StringVar(&expires, "expires", "", "lifetime of the token in whole days, such as 30d; at most 365d (default 90d)")
+	c.Flags().StringVar(&expires, "expires", "", "lifetime of the token, from 1m to 365d, such as 12h or 30d (default 90d)")
 	c.Flags().StringSliceVar(&n.Scopes, "scope", nil, "scopes of the token: "+strings.Join(stint.Scopes, ", ")+" (default: all of yours)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -42,12 +42,9 @@ its hash. Use it as STINT_TOKEN.`,
 				return usage(c, "--scope: '%s' is not one of %s", scope, strings.Join(stint.Scopes, ", "))
 			}
 		}
-		life, err := days(expires)
-		if err != nil {
+		var err error
+		if n.ExpiresAt, err = expiry(expires, a.Now()); err != nil {
 			return usage(c, "--expires: %s", err)
-		}
-		if life > 0 {
-			n.ExpiresInDays = &life
 		}
 		return a.createToken(ctx, n)
 	})

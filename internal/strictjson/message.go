@@ -82,7 +82,8 @@ func describe(raw []byte, v reflect.Value) string {
 	case json.Unmarshal(raw, &text) != nil:
 		text = string(raw)
 	}
-	if v.Kind() == reflect.Float64 || v.Kind() == reflect.Int || v.Kind() == reflect.Int64 {
+	switch v.Kind() {
+	case reflect.Float64, reflect.Int, reflect.Int64, reflect.Struct: // a struct that decodes itself, such as a time
 		return "'" + short(text) + "'"
 	}
 	switch raw[0] {

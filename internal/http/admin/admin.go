@@ -43,6 +43,7 @@ func NewServer(c Config) *http.Server {
 	s := &server{c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("POST /logout", s.logout)
 	mux.HandleFunc("GET /server", s.describe)
 	mux.HandleFunc("POST /stop", s.stop)
 	mux.HandleFunc("GET /keys", s.listKeys)

@@ -13,10 +13,9 @@ import (
 
 // loginRequest is the body of POST /login.
 type loginRequest struct {
-	Org           string `json:"org"`
-	User          string `json:"user"`
-	Name          string `json:"name"`
-	ExpiresInDays int    `json:"expiresInDays"`
+	Org  string `json:"org"`
+	User string `json:"user"`
+	stint.NewToken
 }
 
 // setDefaults sets missing members. The default user is the name of the operating
@@ -34,9 +33,6 @@ func (r *loginRequest) setDefaults(uid uint32) {
 	if r.Name == "" {
 		r.Name = "login"
 	}
-	if r.ExpiresInDays == 0 {
-		r.ExpiresInDays = stint.DefaultTokenDays
-	}
 }
 
 // loginResponse is a new token and the address of the server.
@@ -53,10 +49,29 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
 		in.setDefaults(peer.Uid)
 	}
-	token, err := s.c.Auth.Login(r.Context(), in.Org, in.User, in.Name, in.ExpiresInDays)
+	token, err := s.c.Auth.Login(r.Context(), in.Org, in.User, in.NewToken)
 	if err != nil {
 		s.fail(w, "create a token", err)
 		return
 	}
 	respond(w, http.StatusCreated, loginResponse{Token: token, URL: s.c.URL})
+}
+
+// logout revokes the token in the request, for a login that failed after it was created.
+func (s *server) logout(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Token string `json:"token"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	caller, err := s.c.Auth.Authenticate(r.Context(), in.Token)
+	if err == nil {
+		err = s.c.Auth.RevokeToken(r.Context(), caller, caller.TokenID)
+	}
+	if err != nil {
+		s.fail(w, "revoke a token", err)
+		return
+	}
+	respond(w, http.StatusOK, struct{}{})
 }

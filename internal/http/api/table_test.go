@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint"
 )
@@ -379,11 +380,16 @@ func TestRunStates(t *testing.T) {
 func TestTokensAndSecrets(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
+	words["inAnHour"] = stint.TimeOf(w.now().Add(time.Hour)).String()
 	w.run(t, words, []row{
 		{"create", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresInDays":1,"scopes":["read"]}`, 201, []string{`"token":"stint_live_`, `"scopes":["read"]`, `"lastUsedAt":null`}, nil},
 		{"list", "GET", "/v1/tokens", "", nil, nil, 200, []string{`"name":"ci"`, `"tokenPrefix":"stint_live_`}, []string{`"token":`}},
 		{"no name", "POST", "/v1/tokens", "", nil, `{}`, 400, []string{missing, `"param":"name"`}, nil},
 		{"too long", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresInDays":366}`, 400, []string{invalid, `"param":"expiresInDays"`}, nil},
+		{"expiresAt", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"{inAnHour}"}`, 201, []string{`"expiresAt":"{inAnHour}"`}, nil},
+		{"expiresAt and expiresInDays", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"{inAnHour}","expiresInDays":1}`, 400, []string{invalid, `"param":"expiresAt"`}, nil},
+		{"expiresAt in the past", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"2020-01-01T00:00:00Z"}`, 400, []string{invalid, `"param":"expiresAt"`}, nil},
+		{"expiresAt of another form", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"tomorrow"}`, 400, []string{invalid, `"param":"expiresAt"`, "not 'tomorrow'"}, nil},
 		{"days as text", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresInDays":"30"}`, 400, []string{invalid, `"param":"expiresInDays"`}, nil},
 		{"unknown scope", "POST", "/v1/tokens", "", nil, `{"name":"ci","scopes":["root"]}`, 400, []string{invalid, `"param":"scopes[0]"`}, nil},
 		{"read", "GET", "/v1/tokens/{token}", "", nil, nil, 200, []string{`"id":"{token}"`}, nil},

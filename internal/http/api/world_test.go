@@ -148,7 +148,7 @@ func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
 func (w *world) login(org, user string) string {
 	w.Helper()
-	token, err := w.auth.Login(w.Context(), org, user, "laptop", 90)
+	token, err := w.auth.Login(w.Context(), org, user, stint.NewToken{Name: "laptop"})
 	if err != nil {
 		w.Fatal(err)
 	}
