@@ -16,11 +16,13 @@ import (
 type Env struct {
 	Args    []string // arguments of the program, without its name
 	Environ func(string) (string, bool)
-	Dir     string // working directory, absolute
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
-	Now     func() time.Time
+	// Variables returns all environment variables in the form NAME=VALUE.
+	Variables func() []string
+	Dir       string // working directory, absolute
+	Stdin     io.Reader
+	Stdout    io.Writer
+	Stderr    io.Writer
+	Now       func() time.Time
 	// IsTerminal reports whether standard input, output, or error (0, 1, 2) is
 	// a terminal.
 	IsTerminal func(fd int) bool

@@ -23,7 +23,8 @@ func (a *app) serve() *cobra.Command {
 Each flag can also be set by an environment variable (STINT_ and the flag's
 name in capitals, such as STINT_LOG_LEVEL) or by a key of the configuration
 file. Flags take precedence over the environment, and the environment over the
-file.
+file. Other variables that begin with STINT_ have no effect, and serve warns
+about them.
 
 After the first Ctrl-C the server starts no more runs and waits for the active
 runs, at most for the time of --drain. The second Ctrl-C ends the server at once.
@@ -51,6 +52,9 @@ With --detach the server runs in the background and writes its log to the file
 		cfg, err := a.config(flags)
 		if err != nil {
 			return err
+		}
+		for _, warning := range config.UnknownVariables(a.Variables()) {
+			a.note("stint: warning: %s", warning)
 		}
 		if detach {
 			return a.untilInterrupted(c.Context(), func(ctx context.Context) error { return a.serveDetached(ctx, cfg, flags) })

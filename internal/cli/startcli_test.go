@@ -79,8 +79,9 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var mu sync.Mutex
 	p.env = cli.Env{
-		Environ: func(name string) (string, bool) { v, ok := p.environ[name]; return v, ok },
-		Dir:     t.TempDir(), Stdin: in, Stdout: p.out, Stderr: p.err, Interrupts: p.interrupts,
+		Environ:   func(name string) (string, bool) { v, ok := p.environ[name]; return v, ok },
+		Variables: func() []string { return nil },
+		Dir:       t.TempDir(), Stdin: in, Stdout: p.out, Stderr: p.err, Interrupts: p.interrupts,
 		Now: func() time.Time {
 			mu.Lock()
 			defer mu.Unlock()

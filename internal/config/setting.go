@@ -26,7 +26,7 @@ type Setting struct {
 
 // Env returns the name of the setting's environment variable.
 func (s Setting) Env() string {
-	return "STINT_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
 
 // Settings returns all settings in the order of the documentation.

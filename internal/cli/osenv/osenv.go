@@ -32,6 +32,7 @@ func New() (env cli.Env, stop func(), err error) {
 	return cli.Env{
 		Args:         os.Args[1:],
 		Environ:      os.LookupEnv,
+		Variables:    os.Environ,
 		Dir:          dir,
 		Stdin:        os.Stdin,
 		Stdout:       os.Stdout,
