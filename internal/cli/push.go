@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,10 +82,33 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 		return err
 	}
 	trees := treesOf(near, t.kind)
-	tree, err := t.target(ctx, trees, name, o.dry)
+	tree, created, err := t.target(ctx, trees, name, o.dry)
 	if err != nil {
 		return err
 	}
+	if err = t.pushTo(ctx, trees, tree, dir, o); err != nil && created {
+		err = errors.Join(err, t.discard(ctx, trees, tree))
+	}
+	return err
+}
+
+// discard deletes a volume or artifact that a failed push created, unless another push
+// has stored a version in it. The push may have been interrupted; discard is not.
+func (t volumeCommands) discard(ctx context.Context, trees *client.FileSets, tree *stint.FileSet) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	now, err := trees.Get(ctx, tree.ID)
+	if err == nil && now.CurrentVersionID == nil {
+		err = trees.Delete(ctx, tree.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("the new %s %s stays without a version; remove it with 'stint %s rm %s': %w", t.kind, tree.Name, t.kind, tree.Name, err)
+	}
+	return nil
+}
+
+// pushTo stores the folder as a new version of a volume or artifact.
+func (t volumeCommands) pushTo(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, dir string, o pushOptions) (err error) {
 	if o.IfMatch, err = t.expected(ctx, trees, tree, o); err != nil {
 		return err
 	}
@@ -105,20 +129,21 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 }
 
 // target returns the volume or artifact with the given name or ID. If there is none
-// with the name, target creates it, or in a dry run returns a FileSet with only the
-// name.
-func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (*stint.FileSet, error) {
-	tree, err := trees.Find(ctx, name)
+// with the name, target creates it, and created is true. In a dry run it returns a
+// FileSet with only the name instead.
+func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (tree *stint.FileSet, created bool, err error) {
+	tree, err = trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
-		return tree, err
+		return tree, false, err
 	}
 	if dry {
 		if e := stint.CheckName("name", name); e != nil {
-			return nil, errors.New(e.Message)
+			return nil, false, errors.New(e.Message)
 		}
-		return &stint.FileSet{Name: name}, nil
+		return &stint.FileSet{Name: name}, false, nil
 	}
-	return trees.Create(ctx, name)
+	tree, err = trees.Create(ctx, name)
+	return tree, err == nil, err
 }
 
 // expected returns the ID of the version in --if-match, which may be a number, or ""
