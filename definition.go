@@ -110,6 +110,19 @@ type Placement struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+// Fits reports whether a worker with the labels may claim the run.
+func (p *Placement) Fits(labels map[string]string) bool {
+	if p == nil {
+		return true
+	}
+	for key, value := range p.Labels {
+		if got, ok := labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
 // The types of providers.
 const (
 	ProviderAnthropic = "anthropic"

@@ -46,7 +46,7 @@ func TestStoredDockerDefinitions(t *testing.T) {
 	h := installation.New(t)
 	h.Start()
 	c := h.Login(t, "acme")
-	installation.Agent(t, c, "boxed", `,"sandbox":"gvisor"`)
+	installation.Agent(t, c, "boxed", `,"sandbox":"namespace"`)
 	h.Stop(syscall.SIGTERM)
 	if strings.Contains(h.Log(), "Docker") {
 		t.Error("the server reports a Docker folder that does not exist")
@@ -54,7 +54,7 @@ func TestStoredDockerDefinitions(t *testing.T) {
 
 	db, err := sql.Open("sqlite", filepath.Join(h.Data, "stint.db"))
 	installation.Check(t, err)
-	changed, err := db.Exec(`update agent_versions set definition = replace(definition, '"gvisor"', '"docker"')`)
+	changed, err := db.Exec(`update agent_versions set definition = replace(definition, '"namespace"', '"docker"')`)
 	installation.Check(t, err)
 	installation.Check(t, db.Close())
 	if n, err := changed.RowsAffected(); n != 1 || err != nil {

@@ -17,6 +17,16 @@ type Offer struct {
 	Warnings []stint.Warning
 }
 
+// Add adds err to the errors if it is a *stint.Error. It returns any other error.
+func (o *Offer) Add(err error) error {
+	e, ok := errors.AsType[*stint.Error](err)
+	if ok {
+		o.Errors = append(o.Errors, e)
+		return nil
+	}
+	return err
+}
+
 // checkFramework returns an error for each setting of d that its framework does not
 // support. Such a definition is refused when it is stored, not at its first run. The
 // result is empty if d has no valid framework. Elements can be nil.

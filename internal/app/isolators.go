@@ -122,6 +122,21 @@ func (s *isolators) get(ctx context.Context, name string) (isolator, error) {
 	return d, nil
 }
 
+// working returns the names of the isolators that definitions may request and that work
+// on this machine. It does not open isolators.
+func (s *isolators) working(ctx context.Context) []string {
+	var out []string
+	for _, name := range s.names() {
+		s.mu.Lock()
+		_, open := s.open[name]
+		s.mu.Unlock()
+		if open || probe(ctx, s.host.c, name).Available {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // named returns the isolator that a definition requests. Its errors are messages for the
 // author of the definition.
 func (s *isolators) named(ctx context.Context, name string) (sandbox.Driver, error) {

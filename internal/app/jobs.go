@@ -46,6 +46,7 @@ func (s *server) jobs() []jobs.Job {
 			_, err := s.db.PruneVersions(ctx, s.retention())
 			return err
 		}},
+		{Name: "record what this worker offers", Every: describeEvery, Do: s.offers.describe},
 		{Name: "synchronize chunk indexes", Every: time.Hour, Do: s.maintenance().SyncIndexes},
 	}
 	if s.c.GCEvery > 0 {

@@ -204,7 +204,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.offers = &offers{isolators: isolators, images: images}
+	s.offers = &offers{store: s.db, host: s.data.host, labels: s.c.Labels, isolators: isolators, images: images, frameworks: s.programs.Frameworks}
 	driver, err := isolators.get(ctx, s.c.Isolation)
 	if err != nil {
 		return err
@@ -214,6 +214,7 @@ func (s *server) openWorker(ctx context.Context) error {
 		Config: run.Config{
 			Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, AgentCLIs: s.programs, Gate: out.gate, TrustBundle: out.trust,
 			RunToken: s.runToken, Library: s.library, IDs: s.ids, Now: time.Now, Logger: s.log,
+			Labels:    s.c.Labels,
 			Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
 		},
 		Dir: s.data.join("worker"), Host: s.data.host, Capacity: s.c.Capacity, PoolSize: s.c.Parked,

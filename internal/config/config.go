@@ -31,7 +31,8 @@ type Config struct {
 	PerAgent int // simultaneous runs of an agent; 0 is unlimited
 	MaxDepth int // levels of runs that agents may start below a user's run; 0: none
 
-	Resources stint.Resources // defaults of definitions
+	Labels    map[string]string // of this worker, for placement
+	Resources stint.Resources   // defaults of definitions
 
 	QueueExpiry  time.Duration  // how long a run may wait for its start; 0 is unlimited
 	Parked       int            // prepared sandboxes of the default isolation

@@ -98,7 +98,7 @@ func TestEverySettingIsApplied(t *testing.T) {
 		"parked": "9", "runsc": "bin/runsc",
 		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-log": "2000", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
 		"database": "postgres://u@h/d", "storage": "blobs", "encrypt-storage": "strict", "capacity": "5", "per-org": "6", "per-agent": "7", "max-depth": "8",
-		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
+		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h", "labels": "zone=eu, gpu=",
 		"storage-quota": "5GiB", "keep-versions": "12", "keep-for": "90d", "gc-every": "0", "gc-grace": "2h",
 		"drain": "0", "lease-ttl": "1m", "log-level": "debug", "log-format": "json", "config": "c.yaml",
 	}
@@ -108,6 +108,7 @@ func TestEverySettingIsApplied(t *testing.T) {
 		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressLog: 2000, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
 		Database: "postgres://u@h/d", Storage: "/here/blobs", EncryptStorage: config.EncryptStrict, ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
 		Capacity: 5, PerOrg: 6, PerAgent: 7, MaxDepth: 8, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
+		Labels:      map[string]string{"zone": "eu", "gpu": ""},
 		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
 		StorageQuota: 5 * stint.GiB, KeepVersions: 12, KeepFor: 90 * 24 * time.Hour, GCGrace: 2 * time.Hour,
 	}
@@ -154,6 +155,8 @@ func TestInvalidValues(t *testing.T) {
 		"egress-deny":     {flags: values{"egress-deny": "10.0.0.0/8,lan"}, want: "'lan' is not a CIDR"},
 		"egress-log":      {flags: values{"egress-log": "10"}, want: "between 1000 and 10000000"},
 		"egress-rate":     {flags: values{"egress-rate": "1"}, want: "less than 64KiB"},
+		"labels":          {flags: values{"labels": "zone"}, want: "not a label such as zone=eu"},
+		"labels twice":    {flags: values{"labels": "a=1,a=2"}, want: "occurs twice"},
 		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is not a registry"},
 		"parked":          {flags: values{"parked": "1001"}, want: "between 0 and 1000"},
 		"isolation":       {flags: values{"isolation": "hope"}, want: "not one of namespace"},

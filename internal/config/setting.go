@@ -57,6 +57,7 @@ func (c *Config) settings() []Setting {
 		{"capacity", "N", "64", "limit of simultaneous runs on this machine, 1 to 100000; further runs wait", whole(&c.Capacity, 1, 100_000)},
 		{"per-org", "N", "0 (unlimited)", "limit of simultaneous runs of an organisation", whole(&c.PerOrg, 0, 100_000)},
 		{"per-agent", "N", "0 (unlimited)", "limit of simultaneous runs of an agent", whole(&c.PerAgent, 0, 100_000)},
+		{"labels", "LIST", "none", "labels of this machine for the key 'placement' of definitions, such as zone=eu,gpu=yes", c.setLabels},
 		{"max-depth", "N", "3", "how many levels of runs agents may start below a user's run if they have access to the API, 0 to 100; 0 means none", whole(&c.MaxDepth, 0, 100)},
 		{"cpu", "CORES", "2", "default number of cores of a run", c.setCPU},
 		{"memory", "SIZE", "2GiB", "default memory of a run, 16MiB or more", size(&c.Resources.Memory, 16*stint.MiB)},
@@ -107,6 +108,18 @@ func (c *Config) setRegistries(list string) error {
 			return fmt.Errorf("'%s' is not a registry such as registry.example.com:5000", name)
 		}
 		c.Registries = append(c.Registries, name)
+	}
+	return nil
+}
+
+func (c *Config) setLabels(list string) error {
+	c.Labels = map[string]string{}
+	for pair := range strings.SplitSeq(list, ",") {
+		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
+		if _, twice := c.Labels[key]; !ok || key == "" || twice {
+			return fmt.Errorf("'%s' is not a label such as zone=eu, or its name occurs twice", pair)
+		}
+		c.Labels[key] = value
 	}
 	return nil
 }

@@ -36,6 +36,20 @@ type Workers interface {
 	// EndWorkersOnHost ends the leases of all incarnations on a host. A server
 	// calls it at its start, before it registers its worker.
 	EndWorkersOnHost(ctx context.Context, host string) error
+	// DescribeHost records what the worker of a host offers, with the present time of
+	// the database's clock. It replaces the earlier record; h.Unseen is ignored.
+	DescribeHost(ctx context.Context, h Host) error
+	// Hosts returns all hosts that were ever described, by name.
+	Hosts(ctx context.Context) ([]Host, error)
+}
+
+// Host is what the worker of an installation offers to definitions.
+type Host struct {
+	Name       string            // as in Worker
+	Isolations []string          // names of the isolators that work there
+	Frameworks []string          // names of the frameworks whose programs are installed there
+	Labels     map[string]string // for placement
+	Unseen     time.Duration     // since the last DescribeHost
 }
 
 // Worker is one incarnation of a worker process.

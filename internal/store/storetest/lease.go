@@ -8,6 +8,27 @@ import (
 )
 
 var leaseCases = []testCase{
+	{"hosts are described and replaced", func(w *world) {
+		none, err := w.s.Hosts(w.ctx)
+		w.must(err, "Hosts without a host")
+		b := store.Host{Name: "host-b", Isolations: []string{"namespace"}, Frameworks: []string{"shell", "codex"}, Labels: map[string]string{"zone": "ä=\"1\""}}
+		w.must(w.s.DescribeHost(w.ctx, b), "DescribeHost")
+		w.must(w.s.DescribeHost(w.ctx, store.Host{Name: "host-a", Isolations: []string{"gvisor"}, Unseen: time.Hour}), "DescribeHost")
+		w.waitFor(20 * time.Millisecond)
+		a := store.Host{Name: "host-a", Isolations: []string{"namespace", "gvisor"}}
+		w.must(w.s.DescribeHost(w.ctx, a), "DescribeHost again")
+		hosts, err := w.s.Hosts(w.ctx)
+		w.must(err, "Hosts")
+		if len(hosts) != 2 {
+			w.Fatalf("%d hosts", len(hosts))
+		}
+		if newer, older := hosts[0].Unseen, hosts[1].Unseen; newer < 0 || older < newer+20*time.Millisecond || older > time.Hour {
+			w.Errorf("unseen for %s and %s", newer, older)
+		}
+		hosts[0].Unseen, hosts[1].Unseen = 0, 0
+		w.diff("hosts", []store.Host{a, b}, hosts)
+		w.diff("hosts of a new database", 0, len(none))
+	}},
 	{"Renew returns nothing if the worker owns all its runs", func(w *world) {
 		c := w.home.start()
 		w.diff("stop", []string(nil), w.renew(c.Run.WorkerID, c.Run.ID))

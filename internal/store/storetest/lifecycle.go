@@ -59,6 +59,7 @@ func cancelledContext(w *world) {
 	s, all := w.s, store.Range{Limit: 1}
 	errs := map[string]error{
 		"Ping": s.Ping(ctx), "Register": s.Register(ctx, store.Worker{ID: "wrk_late"}, time.Hour), "EndWorker": s.EndWorker(ctx, worker),
+		"DescribeHost": s.DescribeHost(ctx, store.Host{Name: "host-late"}), "Hosts": second(s.Hosts(ctx)),
 		"EndWorkersOnHost": s.EndWorkersOnHost(ctx, "host-a"), "CreateAgent": s.CreateAgent(ctx, agent, version),
 		"CreateFileSet": s.CreateFileSet(ctx, w.home.fileSetOf(stint.Volumes, "late")), "DeleteFileSet": s.DeleteFileSet(ctx, org, stint.Artifacts, b.tree.ID, at),
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),

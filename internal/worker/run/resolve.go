@@ -30,8 +30,8 @@ func resolve(ctx context.Context, s *state) (release undo, err error) {
 	}
 	s.warnOfUnnamedSecrets()
 	d := s.definition()
-	if d.Placement != nil && len(d.Placement.Labels) > 0 {
-		return nil, stint.InvalidParam("placement.labels", "The agent asks for a worker with labels, but the workers of this server have none. Leave 'placement' out of the agent's definition.")
+	if !d.Placement.Fits(s.Labels) {
+		return nil, stint.InvalidParam("placement.labels", "The agent asks for a worker with other labels than this one has. Change 'placement.labels' in the agent's definition, or ask the operator to start a server with --labels.")
 	}
 	if s.driver, err = s.driverOf(ctx, d.Sandbox); err != nil {
 		return nil, err

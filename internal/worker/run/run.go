@@ -63,6 +63,7 @@ type Config struct {
 	ExitGrace    time.Duration     // between the agent's terminal event and SIGTERM
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel or any other cause except the time limit and the loss of the lease
 	TimeoutGrace time.Duration     // between SIGTERM and SIGKILL after the time limit
+	Labels       map[string]string // of the worker, for placement
 	Resources    sandbox.Resources // limits that apply if the definition does not set them
 }
 
