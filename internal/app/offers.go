@@ -144,5 +144,5 @@ func (o *offers) checkPlacement(ctx context.Context, d *stint.Definition) ([]sti
 		labels = append(labels, key+"="+d.Placement.Labels[key])
 	}
 	return []stint.Warning{{Param: "placement.labels", Message: fmt.Sprintf(
-		"No worker of the last 24 hours has the labels %s. Runs of this agent cannot start until one has them: change 'placement.labels', or ask the operator to start a server with --labels.", strings.Join(labels, ", "))}}, nil
+		"No worker of the last 24 hours has the labels %s. Runs of this agent wait until one has them: change 'placement.labels', or ask the operator to start a server with --labels.", strings.Join(labels, ", "))}}, nil
 }

@@ -146,7 +146,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	s.feed = feed.New(s.db, s.db.bus, s.db.crossProcess)
 	s.dispatch = dispatch.NewLocal(dispatch.Config{
 		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
-		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
+		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent, Labels: s.c.Labels,
 	})
 	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing, Runs: s.db})
 	return nil

@@ -34,10 +34,11 @@ type Config struct {
 	Sealer   *sealing.Sealer
 	Now      func() time.Time
 	Logger   *slog.Logger
-	Lease    time.Duration // how long a worker may be silent; 0 is DefaultLease
-	Poll     time.Duration // interval at which an idle worker asks for runs; 0 is DefaultPoll
-	PerOrg   int           // limit of running runs of an organisation; 0 is unlimited
-	PerAgent int           // limit of running runs of an agent; 0 is unlimited
+	Lease    time.Duration     // how long a worker may be silent; 0 is DefaultLease
+	Poll     time.Duration     // interval at which an idle worker asks for runs; 0 is DefaultPoll
+	PerOrg   int               // limit of running runs of an organisation; 0 is unlimited
+	PerAgent int               // limit of running runs of an agent; 0 is unlimited
+	Labels   map[string]string // of the workers, for placement
 }
 
 // Store is the part of store.Store that a Local needs.
@@ -128,7 +129,7 @@ func (l *Local) claim(ctx context.Context, workerID string, limit int) ([]store.
 }
 
 func (l *Local) claimer(workerID string, limit int) store.ClaimRequest {
-	return store.ClaimRequest{WorkerID: workerID, Max: limit, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now())}
+	return store.ClaimRequest{WorkerID: workerID, Max: limit, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now()), Labels: l.c.Labels}
 }
 
 // wait adds the worker to the list of idle workers and waits. It returns the runs that

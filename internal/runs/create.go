@@ -173,6 +173,9 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata),
 		Volumes: make(map[string]string, len(p.Volumes)), Attempts: []stint.Attempt{},
 	}
+	if placement := p.Definition.Placement; placement != nil && len(placement.Labels) > 0 {
+		row.Placement = placement.Labels
+	}
 	for _, v := range p.Volumes {
 		row.Volumes[v.Name] = v.Version
 	}

@@ -127,7 +127,8 @@ type NewRun struct {
 	OpenSession bool
 	// Inherits is the name of the artifact whose version the session determines; see
 	// Claim. It is empty if the run does not inherit an artifact from its session.
-	Inherits string
+	Inherits  string
+	Placement map[string]string // labels that the run's worker must have
 	// Key, Claimed, and Answer store the answer of a request with an
 	// Idempotency-Key, as EndRequest does.
 	Key     string
@@ -151,6 +152,7 @@ type ClaimRequest struct {
 	PerOrg   int // limit of running runs per organisation; 0 means none
 	PerAgent int // limit of running runs per agent; 0 means none
 	At       stint.Time
+	Labels   map[string]string // of the worker; runs that require others are not claimed
 }
 
 // Claim is a run that a worker now owns at Position.

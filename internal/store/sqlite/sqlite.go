@@ -107,6 +107,8 @@ var dialect = sqlstore.Dialect{
 		// runs the first.
 		Candidates: `select r.id, r.session_id, coalesce(r.inherits, ''), r.epoch from load a join runs r on r.id = (
 				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
+					and (l.placement is null or not exists (select 1 from json_each(l.placement) p
+						where not exists (select 1 from json_each($4) w where w.key = p.key and w.value = p.value)))
 				order by l.priority desc, l.created_at, l.id limit 1)
 			where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
 			order by r.priority desc, r.created_at, r.id limit $3`,

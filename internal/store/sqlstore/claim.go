@@ -123,6 +123,14 @@ func limitOf(n int) int64 {
 	return int64(n)
 }
 
+// labelsOf returns the labels of the worker as a JSON object.
+func labelsOf(c store.ClaimRequest) any {
+	if len(c.Labels) == 0 {
+		return "{}"
+	}
+	return asJSON(c.Labels)
+}
+
 // claimFrom claims up to n runs of an organisation and returns their number. It
 // locks the organisation's counters, which protects the limits. If another
 // transaction holds the lock and c.wait is not set, it claims none.
@@ -141,7 +149,7 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 		step(counters.ApplyChanges, t.org),
 		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),
-		collect(&ids, scanCandidate, counters.Candidates, t.org, limitOf(c.PerAgent), n))
+		collect(&ids, scanCandidate, counters.Candidates, t.org, limitOf(c.PerAgent), n, labelsOf(c.ClaimRequest)))
 	if err != nil || !held || !open {
 		return 0, err
 	}

@@ -41,14 +41,14 @@ func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs
 				(id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id, timeout_us, max_retries, created_at,
-				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata, inherits)
+				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata, inherits, placement)
 			select $1, $2, $3, $4, $5, $6, 'pending',
 				case when exists (select 1 from runs where session_id = $6 and status in ('pending', 'running')) then 0 else 1 end,
-				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
+				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
 			where true
 			on conflict do nothing`,
 			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), maxRetries(n), micros(n.CreatedAt),
-			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits)),
+			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits), asJSON(n.Placement)),
 		step(`insert into run_specs (run_id, prompt, spec, sealed, retries) values ($1, $2, $3, $4, $5)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed, asJSON(n.Retries)),
 	}
 }

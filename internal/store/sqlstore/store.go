@@ -72,8 +72,10 @@ type Counters struct {
 	// organisation $1. It is empty if Add changes the counters directly.
 	ApplyChanges string
 	// Candidates returns and locks the runs of the organisation $1 to be claimed
-	// next, in order, as (id, session, artifact that the run inherits or empty): at most $3, of agents with fewer than $2 running runs. It
-	// may return fewer runs than could be claimed.
+	// next, in order, as (id, session, artifact that the run inherits or empty, number of
+	// the last attempt): at most $3, of agents with fewer than $2 running runs, that a
+	// worker with the labels $4 (a JSON object) may claim. It may return fewer runs than
+	// could be claimed.
 	Candidates string
 	MaxBatch   int // greatest $3 of Candidates
 }

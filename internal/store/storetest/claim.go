@@ -10,6 +10,31 @@ import (
 )
 
 var claimCases = []testCase{
+	{"a run is claimed only by a worker with its labels", func(w *world) {
+		worker := w.worker()
+		claim := func(labels map[string]string) (ids []string) {
+			claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 10, At: w.now(), Labels: labels})
+			w.must(err, "Claim")
+			for _, c := range claims {
+				ids = append(ids, c.Run.ID)
+			}
+			return ids
+		}
+		placed := w.home.create(func(r *store.NewRun) { r.Placement = map[string]string{"zone": "eu", "gpu": `a"b`} })
+		other := w.home.create(func(r *store.NewRun) { r.Placement = map[string]string{"zone": "us"} })
+		free := w.home.create()
+		w.diff("without labels", []string{free.ID}, claim(nil))
+		w.diff("with one of two labels", []string(nil), claim(map[string]string{"zone": "eu"}))
+		w.diff("with another value", []string(nil), claim(map[string]string{"zone": "eu", "gpu": "no"}))
+		w.diff("with the labels and another", []string{placed.ID}, claim(map[string]string{"zone": "eu", "gpu": `a"b`, "disk": "fast"}))
+		w.diff("with the other labels", []string{other.ID}, claim(map[string]string{"zone": "us"}))
+		late := w.home.newRun()
+		late.Placement = map[string]string{"zone": "eu"}
+		claims, err := w.s.CreateRun(w.ctx, late, &store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
+		w.must(err, "CreateRun")
+		w.diff("claims at creation", 0, len(claims))
+		w.diff("later", []string{late.ID}, claim(map[string]string{"zone": "eu"}))
+	}},
 	{"Claim starts a pending run", func(w *world) {
 		n := w.home.create(withAllFields, w.home.mounting("data"))
 		worker, at := w.worker(), w.now()

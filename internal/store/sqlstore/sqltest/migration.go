@@ -25,6 +25,7 @@ var undo = map[int][]string{
 		`alter table runs drop column status_message`, `alter table runs drop column attempt_started_at`, `alter table runs drop column spent_ms`,
 		`alter table runs drop column retry_at`, `alter table runs drop column isolation`, `alter table runs drop column image_digest`,
 	},
+	11: {`drop table hosts`, `drop index runs_claimable`, `alter table runs drop column placement`},
 }
 
 // undoFrom returns the statements that undo a migration and all later ones.
