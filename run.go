@@ -137,6 +137,7 @@ type NewRun struct {
 	ArtifactVersion string            `json:"artifactVersion,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 	Timeout         string            `json:"timeout,omitempty"`
+	Model           string            `json:"model,omitempty"` // instead of the definition's
 	Priority        int               `json:"priority,omitempty"`
 	Limits          *Limits           `json:"limits,omitempty"`
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
@@ -35,7 +35,7 @@ func checkFramework(d *stint.Definition) []*stint.Error {
 	if err != nil {
 		return nil // reported by the validation of the definition
 	}
-	errs := []*stint.Error{checkMCPServers(d, f.Info()), checkCost(d), checkSchema(d)}
+	errs := []*stint.Error{checkMCPServers(d, f.Info()), definition.CheckCost(d), checkSchema(d)}
 	if e, ok := errors.AsType[*stint.Error](f.Check(d)); ok {
 		return append([]*stint.Error{e}, errs...)
 	}
@@ -47,24 +47,6 @@ func checkMCPServers(d *stint.Definition, info framework.Info) *stint.Error {
 		return nil
 	}
 	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Remove them, or choose another framework.", d.Framework)
-}
-
-// checkCost returns an error for a cost limit if neither the framework nor the
-// price list provides the cost of the model.
-func checkCost(d *stint.Definition) *stint.Error {
-	if d.Limits == nil || d.Limits.MaxCostUSD == 0 {
-		return nil
-	}
-	if f, _ := catalog.Find(d.Framework); f.ReportsCost {
-		return nil
-	}
-	if d.Provider == nil || len(d.Provider.Prices) == 0 {
-		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs 'provider.prices', because the framework '%s' does not report costs. Add the prices of its models, or use 'limits.maxTokens'.", d.Framework)
-	}
-	if _, known := d.Provider.Price(d.Model); d.Model != "" && !known {
-		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs the price of the model '%s'. Add it to 'provider.prices', or add a default for '*'.", d.Model)
-	}
-	return nil
 }
 
 func checkSchema(d *stint.Definition) *stint.Error {

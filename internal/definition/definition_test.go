@@ -179,6 +179,30 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+func TestRunDefinition(t *testing.T) {
+	t.Parallel()
+	for raw, param := range map[string]string{
+		`{"framework":"assistant","model":"a","provider":{"type":"anthropic"}}`: "",
+		`{"framework":"claude-code"}`:                                           "",
+		`{"framework":"assistant","model":"a","provider":{"type":"anthropic","prices":{"*":{"input":1}}},"limits":{"maxCostUsd":1}}`: "",
+		`{"framework":"assistant","model":"a","provider":{"type":"anthropic","prices":{"a":{"input":1}}},"limits":{"maxCostUsd":1}}`: "model",
+		`{"framework":"assistant"}`: "model",
+		`{"framework":"shell"}`:     "model",
+	} {
+		d, err := definition.Parse([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := definition.RunDefinition(&stint.NewRun{Model: "b"}, d)
+		if e, refused := errors.AsType[*stint.Error](err); refused != (param != "") || refused && e.Param != param || !refused && run.Model != "b" {
+			t.Errorf("%s: %q, %v", raw, run.Model, err)
+		}
+		if run, err := definition.RunDefinition(new(stint.NewRun), d); err != nil || run.Model != d.Model {
+			t.Errorf("%s without a model: %q, %v", raw, run.Model, err)
+		}
+	}
+}
+
 func TestInterpolate(t *testing.T) {
 	t.Parallel()
 	vars, secrets := map[string]string{"X": "x", "L": "${{ vars.X }}"}, map[string]string{"S": "s"}

@@ -42,6 +42,9 @@ func CheckRequest(n *stint.NewRun) error {
 	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
 		errs.add(stint.CheckName("volumes."+name, name))
 	}
+	if len(n.Model) > maxModel || strings.ContainsRune(n.Model, 0) {
+		errs.invalid("model", "'model' may have %d bytes at most, without a NUL character.", maxModel)
+	}
 	errs.add(checkTimeout("timeout", n.Timeout))
 	errs.add(checkLimits("limits", n.Limits))
 	return stint.JoinErrors(errs...)

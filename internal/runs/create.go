@@ -126,8 +126,12 @@ func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *s
 	if err != nil {
 		return nil, err
 	}
+	run, err := definition.RunDefinition(n, d)
+	if err != nil {
+		return nil, err
+	}
 	p := &definition.Plan{
-		Definition: *d, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
+		Definition: run, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
 		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,
