@@ -99,7 +99,7 @@ func describe(raw []byte, v reflect.Value) string {
 // or "".
 func sizeHint(v reflect.Value, raw []byte) string {
 	var text string
-	if _, ok := v.Interface().(stint.Size); !ok || json.Unmarshal(raw, &text) != nil {
+	if _, ok := reflect.TypeAssert[stint.Size](v); !ok || json.Unmarshal(raw, &text) != nil {
 		return ""
 	}
 	number := strings.TrimRight(text, "kmgtibyesKMGTIBYES ")
