@@ -21,7 +21,7 @@ func TestActivity(t *testing.T) {
 	j := w.claim()
 	pending := w.newRun("reviewer", "second")
 	newest := stint.MetricsSample{Timestamp: stint.TimeOf(time.Now()), CPUPercent: 37.5, MemoryUsedMb: 12, MemoryTotalMb: 2048, DiskUsedMb: 3, DiskTotalMb: 10240}
-	if err := w.store.AddMetrics(t.Context(), running.ID, []stint.MetricsSample{newest}); err != nil {
+	if err := w.store.AddMetrics(t.Context(), running.ID, []stint.MetricsSample{newest}, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.get("/v1/activity", &a)

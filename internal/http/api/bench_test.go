@@ -71,7 +71,7 @@ func BenchmarkActivity(b *testing.B) {
 	for range 100 {
 		run := w.newRun("reviewer", strings.Repeat("Review the change. ", 50))
 		w.claim()
-		if err := w.store.AddMetrics(b.Context(), run.ID, samples); err != nil {
+		if err := w.store.AddMetrics(b.Context(), run.ID, samples, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
