@@ -24,6 +24,7 @@ const (
 	KindNotAcceptable                   // the response has no media type that Accept allows
 	KindTooLarge                        // the request exceeds a limit
 	KindUnsupportedMedia                // the Content-Type is not supported
+	KindGone                            // the resource existed, but does not exist any more
 	KindRangeNotSatisfiable             // the Range is outside of the content
 	KindUnavailable                     // a temporary fault; the client can try again later
 )
@@ -49,6 +50,7 @@ const (
 	CodeKeyInUse              = "idempotency_key_in_use"
 	CodeVersionConflict       = "version_conflict"
 	CodeChunksMissing         = "chunks_missing"
+	CodeLinkExpired           = "link_expired"
 	CodeQuotaExceeded         = "quota_exceeded"
 	CodeUnavailable           = "unavailable"
 	CodeInternal              = "internal_error"

@@ -155,6 +155,7 @@ func TestErrorsMatchStatuses(t *testing.T) {
 		"405": {"invalid_request_error", "method_not_allowed"},
 		"406": {"invalid_request_error", "not_acceptable"},
 		"409": {"conflict_error", "resource_already_exists version_conflict chunks_missing idempotency_key_reused idempotency_key_in_use"},
+		"410": {"gone_error", "link_expired"},
 		"413": {"invalid_request_error", "request_too_large"},
 		"415": {"invalid_request_error", "unsupported_media_type"},
 		"416": {"invalid_request_error", "range_not_satisfiable"},

@@ -16,27 +16,31 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
+// eventTime is the member that the feed adds to the data of each event.
+var eventTime = []string{"timestamp"}
+
 // types maps names of schemas to values of their Go types in package stint. without
-// lists the JSON members of the type that the schema does not have.
+// lists the JSON members of the type that the schema does not have, and with those of the
+// schema that the type does not have.
 var types = map[string]struct {
-	of      any
-	without []string
+	of            any
+	without, with []string
 }{
 	"Run":                {of: stint.Run{}},
-	"CreatedRun":         {stint.Run{}, []string{"volumes"}},
+	"CreatedRun":         {of: stint.Run{}, without: []string{"volumes"}},
 	"StorageUsage":       {of: stint.StorageUsage{}},
 	"RunSummary":         {of: stint.RunSummary{}},
 	"NewRun":             {of: stint.NewRun{}},
 	"Limits":             {of: stint.Limits{}},
-	"StatusData":         {of: stint.StatusData{}},
-	"OutputData":         {of: stint.OutputData{}},
+	"StatusData":         {of: stint.StatusData{}, with: eventTime},
+	"OutputData":         {of: stint.OutputData{}, with: eventTime},
 	"Item":               {of: stint.Item{}},
 	"ToolItem":           {of: stint.ToolItem{}},
 	"PlanEntry":          {of: stint.PlanEntry{}},
 	"Usage":              {of: stint.Usage{}},
 	"Tokens":             {of: stint.Tokens{}},
-	"ErrorData":          {of: stint.ErrorData{}},
-	"CompleteData":       {of: stint.CompleteData{}},
+	"ErrorData":          {of: stint.ErrorData{}, with: eventTime},
+	"CompleteData":       {of: stint.CompleteData{}, with: eventTime},
 	"StatusEvent":        {of: stint.Event{}},
 	"CompleteEvent":      {of: stint.Event{}},
 	"LogEntry":           {of: stint.LogEntry{}},
@@ -46,20 +50,20 @@ var types = map[string]struct {
 	"MetricsSample":      {of: stint.MetricsSample{}},
 	"MetricsSummary":     {of: stint.MetricsSummary{}},
 	"Agent":              {of: stint.Agent{}},
-	"AgentVersion":       {stint.AgentVersion{}, []string{"definition"}},
+	"AgentVersion":       {of: stint.AgentVersion{}, without: []string{"definition"}},
 	"AgentVersionDetail": {of: stint.AgentVersion{}},
 	"AgentDefinition":    {of: stint.Definition{}},
 	"Artifact":           {of: stint.FileSet{}},
 	"ArtifactDetail":     {of: stint.FileSetDetail{}},
-	"ArtifactVersion":    {stint.FileSetVersion{}, []string{"volumeId"}},
+	"ArtifactVersion":    {of: stint.FileSetVersion{}, without: []string{"volumeId"}},
 	"Volume":             {of: stint.FileSet{}},
 	"VolumeDetail":       {of: stint.FileSetDetail{}},
-	"VolumeVersion":      {stint.FileSetVersion{}, []string{"artifactId"}},
+	"VolumeVersion":      {of: stint.FileSetVersion{}, without: []string{"artifactId"}},
 	"FileEntry":          {of: stint.FileEntry{}},
 	"FileChange":         {of: stint.FileChange{}},
 	"Session":            {of: stint.Session{}},
 	"Checkpoint":         {of: stint.Checkpoint{}},
-	"Token":              {stint.Token{}, []string{"token"}},
+	"Token":              {of: stint.Token{}, without: []string{"token"}},
 	"CreatedToken":       {of: stint.Token{}},
 	"NewToken":           {of: stint.NewToken{}},
 	"Secret":             {of: stint.Secret{}},
@@ -97,6 +101,7 @@ func TestSchemasMatchTypes(t *testing.T) {
 	for name, typ := range types {
 		all, optional := members(reflect.TypeOf(typ.of))
 		all = slices.DeleteFunc(all, func(m string) bool { return slices.Contains(typ.without, m) })
+		all = append(all, typ.with...)
 		s := doc.Components.Schemas[name].Value
 		if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(s.Properties))); diff != "" {
 			t.Errorf("%s (-types +contract):\n%s", name, diff)
@@ -128,7 +133,7 @@ func TestEnumerationsMatchConstants(t *testing.T) {
 			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
 		}},
 		"codes": {schemas["ErrorCode"], []string{
-			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeOriginNotAllowed, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
+			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeOriginNotAllowed, stint.CodeQuotaExceeded, stint.CodeLinkExpired, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,

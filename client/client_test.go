@@ -200,7 +200,7 @@ func TestListFetchesPagesWhenNeeded(t *testing.T) {
 		}
 	}))
 	since := stint.TimeOf(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	filter := client.RunFilter{Status: stint.Failed, Since: &since, Metadata: map[string]string{"k": "v"}, PageSize: 2}
+	filter := client.RunFilter{Statuses: []stint.Status{stint.Failed}, Since: &since, Metadata: map[string]string{"k": "v"}, PageSize: 2}
 	var ids []string
 	for run, err := range c.Runs.List(t.Context(), filter) {
 		if err != nil {

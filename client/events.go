@@ -26,7 +26,6 @@ const silenceLimit = 60 * time.Second
 
 // Events iterates over the events of a run after the given number, 0 for all, until the
 // run has ended. It returns each event exactly once and in order, without heartbeats.
-// The time of an event (At) is not part of the stream.
 //
 // If the connection breaks, Events resumes the stream after the last received
 // event. It ends with an error if the server refuses the request or sends an
@@ -150,10 +149,11 @@ func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 	if seq > f.after+1 {
 		return stint.Event{}, f.c.sendError(fmt.Errorf("event %d came after %d", seq, f.after))
 	}
-	if !json.Valid(raw.Data) {
-		return stint.Event{}, fmt.Errorf("follow %s: event %d is not JSON", f.run, seq)
+	var data struct{ Timestamp stint.Time }
+	if err := json.Unmarshal(raw.Data, &data); err != nil {
+		return stint.Event{}, fmt.Errorf("follow %s: event %d is not a JSON object with a time", f.run, seq)
 	}
-	return stint.Event{Seq: seq, Type: stint.EventType(raw.Type), Data: raw.Data}, nil
+	return stint.Event{Seq: seq, Type: stint.EventType(raw.Type), At: data.Timestamp, Data: raw.Data}, nil
 }
 
 // RecordedEvents iterates over the events after the given number, 0 for all, that are

@@ -117,7 +117,7 @@ func TestEventsGiveUp(t *testing.T) {
 		"an event stays missing":   {[]string{one + frame(3, "output", "{}")}, 4, "event 3 came after 1"},
 		"refused":                  {[]string{"404"}, 1, "No such run"},
 		"ID is not a number":       {[]string{"event: status\ndata: {}\nid: x\n\n"}, 1, "not a number"},
-		"data is not JSON":         {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "not JSON"},
+		"data is not JSON":         {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "not a JSON object"},
 		"too large":                {[]string{"data: " + strings.Repeat("x", 17<<20)}, 1, "size limit"},
 	}
 	for name, tt := range tests {
@@ -143,11 +143,13 @@ func TestOtherContentTypeIsAnError(t *testing.T) {
 	}
 }
 
+const pending = `{"status":"pending","timestamp":"2026-01-02T15:04:05.006Z"}`
+
 // hanging is a handler that sends one event, and then nothing until the client
 // disconnects.
 func hanging(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprint(w, frame(1, "status", `{"status":"pending"}`))
+	fmt.Fprint(w, frame(1, "status", pending))
 	w.(http.Flusher).Flush()
 	<-r.Context().Done()
 }
@@ -176,7 +178,8 @@ func TestIterationCanStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(stint.Event{Seq: 1, Type: stint.EventStatus, Data: []byte(`{"status":"pending"}`)}, e); diff != "" {
+		at := stint.TimeOf(time.Date(2026, 1, 2, 15, 4, 5, 6e6, time.UTC))
+		if diff := cmp.Diff(stint.Event{Seq: 1, Type: stint.EventStatus, At: at, Data: []byte(pending)}, e); diff != "" {
 			t.Errorf("event (-want +got):\n%s", diff)
 		}
 		break

@@ -44,7 +44,7 @@ func (r *Runs) Get(ctx context.Context, id string) (*stint.Run, error) {
 
 // RunFilter selects runs. The zero value selects all.
 type RunFilter struct {
-	Status       stint.Status
+	Statuses     []stint.Status // any of them; nil for all
 	AgentID      string
 	SessionID    string
 	Since, Until *stint.Time // limits of createdAt, inclusive; nil for none
@@ -55,7 +55,9 @@ type RunFilter struct {
 // List iterates over the runs, newest first, and ends after an error.
 func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary, error] {
 	q := url.Values{}
-	set(q, "status", string(f.Status))
+	for _, s := range f.Statuses {
+		q.Add("status", string(s))
+	}
 	set(q, "agentId", f.AgentID)
 	set(q, "sessionId", f.SessionID)
 	setTime(q, "since", f.Since)

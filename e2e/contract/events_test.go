@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,13 +115,15 @@ func eventOrder(w *tenant) {
 	var e stint.ErrorData
 	var c stint.CompleteData
 	var out stint.OutputData
-	w.equal("the first", `{"status":"pending"}`, frames[0].Data)
-	w.equal("the second", `{"status":"running"}`, frames[1].Data)
+	w.equal("the first", `{"status":"pending","timestamp":"`+r.CreatedAt.String()+`"}`, frames[0].Data)
+	second, _, _ := strings.Cut(frames[1].Data, `,"timestamp":"`)
+	w.equal("the second", `{"status":"running"`, second)
 	decode(w, []byte(frames[3].Data), &out)
 	w.equal("output", stint.OutputData{Content: "two\n", Stream: "stderr"}, out)
 	decode(w, []byte(frames[4].Data), &e)
 	w.equal("error", stint.ErrorData{Message: *done.Error, Code: "exit_code"}, e)
-	w.equal("the last status", `{"status":"failed"}`, frames[5].Data)
+	last, _, _ := strings.Cut(frames[5].Data, `,"timestamp":"`)
+	w.equal("the last status", `{"status":"failed"`, last)
 	decode(w, []byte(frames[6].Data), &c)
 	w.equal("complete", []any{stint.Failed, *done.ExecutionTimeMs}, []any{c.Status, c.ExecutionTimeMs})
 	good := w.run(object{})
@@ -193,6 +196,8 @@ func eventList(w *tenant) {
 		w.must(200, request{method: "GET", path: path + "?limit=2" + cursor, header: header}, &page)
 		for _, e := range page.Data {
 			got = append(got, frame{string(e.Type), string(e.Data), strconv.FormatInt(e.Seq, 10)})
+			var data struct{ Timestamp string }
+			w.equal("time in the data", true, json.Unmarshal(e.Data, &data) == nil && data.Timestamp == e.At.String())
 		}
 		if !page.Pagination.HasMore {
 			break

@@ -20,4 +20,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func clientFilter(s stint.Status) client.RunFilter { return client.RunFilter{Status: s} }
+func clientFilter(s stint.Status) client.RunFilter {
+	return client.RunFilter{Statuses: []stint.Status{s}}
+}

@@ -25,10 +25,27 @@ func (s *Service) SignLink(l Link) (string, error) {
 	return signJSON(s.keys.link, l)
 }
 
-// VerifyLink returns the content of a link. It returns false if the link was
-// modified or has expired.
-func (s *Service) VerifyLink(text string) (Link, bool) {
+// The errors of download links.
+var (
+	errLinkInvalid = &stint.Error{
+		Kind: stint.KindForbidden, Code: stint.CodeInsufficientScope,
+		Message: "This download link is invalid. Request a new one.",
+	}
+	errLinkExpired = &stint.Error{
+		Kind: stint.KindGone, Code: stint.CodeLinkExpired,
+		Message: "This download link has expired. Request a new one.",
+	}
+)
+
+// VerifyLink returns the content of a link. If the link was modified or has expired, it
+// returns an error for users.
+func (s *Service) VerifyLink(text string) (Link, error) {
 	var l Link
-	ok := verifyJSON(s.keys.link, text, &l)
-	return l, ok && s.now().Unix() < l.Expires
+	if !verifyJSON(s.keys.link, text, &l) {
+		return l, errLinkInvalid
+	}
+	if s.now().Unix() >= l.Expires {
+		return l, errLinkExpired
+	}
+	return l, nil
 }

@@ -78,24 +78,27 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ok := w.another().VerifyLink(text)
+	got, err := w.another().VerifyLink(text)
 	want.Expires = w.at.Add(time.Hour).Unix()
-	if d := cmp.Diff(want, got); !ok || d != "" {
-		t.Errorf("link, %v (-want +got):\n%s", ok, d)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("link, %v (-want +got):\n%s", err, d)
 	}
-	if _, ok := w.auth.VerifyLink(text + "A"); ok {
+	if _, err := w.auth.VerifyLink(text + "A"); stint.KindOf(err) != stint.KindForbidden {
 		t.Error("a modified link was accepted")
 	}
-	if _, ok := w.auth.VerifyLink(w.auth.SignCursor("", "", []byte(`{"o":"org_a","e":99999999999}`))); ok {
+	if _, err := w.auth.VerifyLink(w.auth.SignCursor("", "", []byte(`{"o":"org_a","e":99999999999}`))); stint.KindOf(err) != stint.KindForbidden {
 		t.Error("a cursor was accepted as a link")
 	}
 	w.pass(time.Hour - time.Second)
-	if _, ok := w.auth.VerifyLink(text); !ok {
+	if _, err := w.auth.VerifyLink(text); err != nil {
 		t.Error("the link expired before one hour")
 	}
 	w.pass(time.Second)
-	if _, ok := w.auth.VerifyLink(text); ok {
+	if _, err := w.auth.VerifyLink(text); stint.KindOf(err) != stint.KindGone {
 		t.Error("the link is still valid after one hour")
+	}
+	if _, err := w.auth.VerifyLink(text + "A"); stint.KindOf(err) != stint.KindForbidden {
+		t.Error("a modified link is expired instead of invalid")
 	}
 }
 

@@ -23,12 +23,12 @@ func (a *app) runs() *cobra.Command {
 }
 
 func (a *app) runsList() *cobra.Command {
-	var status, agent, session, since, until string
-	var metadata []string
+	var agent, session, since, until string
+	var statuses, metadata []string
 	var limit int
 	c := &cobra.Command{Use: "list", Short: "List runs, newest first", Args: exactly(), Aliases: []string{"ls"}}
 	flags := c.Flags()
-	flags.StringVar(&status, "status", "", "only runs that are pending, running, completed, failed, timeout or cancelled")
+	flags.StringSliceVar(&statuses, "status", nil, "only runs that are pending, running, completed, failed, timeout or cancelled (repeatable, or separated by commas)")
 	flags.StringVar(&agent, "agent", "", "only runs of this agent (name or ID)")
 	flags.StringVar(&session, "session", "", "only runs of this session")
 	flags.StringVar(&since, "since", "", "only runs created since: a time, or a duration ago such as 2h")
@@ -36,9 +36,11 @@ func (a *app) runsList() *cobra.Command {
 	flags.StringArrayVar(&metadata, "metadata", nil, "only runs with the label K=V (repeatable)")
 	flags.IntVar(&limit, "limit", 20, "maximum number of runs; 0 for all")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) error {
-		f := client.RunFilter{Status: stint.Status(status), SessionID: session, PageSize: limit}
-		if status != "" && !f.Status.Valid() {
-			return usage(c, "--status: '%s' is not one of pending, running, completed, failed, timeout, cancelled", status)
+		f := client.RunFilter{SessionID: session, PageSize: limit}
+		for _, status := range statuses {
+			if f.Statuses = append(f.Statuses, stint.Status(status)); !stint.Status(status).Valid() {
+				return usage(c, "--status: '%s' is not one of pending, running, completed, failed, timeout, cancelled", status)
+			}
 		}
 		if limit < 0 {
 			return usage(c, "--limit: %d is negative", limit)
@@ -254,7 +256,7 @@ per line.`,
 		Args: exactly("RUN"),
 	}
 	c.Flags().Int64Var(&after, "after", 0, "begin after the event with this ID")
-	c.Flags().BoolVar(&recorded, "recorded", false, "stop after the recorded events; --json then includes the time of each event")
+	c.Flags().BoolVar(&recorded, "recorded", false, "stop after the recorded events")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if after < 0 {
 			return usage(c, "--after: %d is negative", after)

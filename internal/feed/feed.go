@@ -76,7 +76,7 @@ func (f *Feed) Head(ctx context.Context, runID string) (int64, stint.Status, err
 }
 
 // Events returns up to limit events after the position after, oldest first, and
-// reports whether more follow.
+// reports whether more follow. Their data have the event's time, as in a stream.
 func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int) (events []stint.Event, more bool, err error) {
 	events = []stint.Event{}
 	for len(events) <= limit {
@@ -86,6 +86,9 @@ func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int)
 		}
 		if len(batch) == 0 {
 			return events, false, nil
+		}
+		for i := range batch {
+			batch[i].Data = appendData(make([]byte, 0, len(batch[i].Data)+len(timeMember)+len(stint.TimeLayout)+2), &batch[i])
 		}
 		events, after = append(events, batch...), batch[len(batch)-1].Seq
 	}

@@ -13,7 +13,7 @@ type frame struct {
 }
 
 func encode(e *stint.Event) frame {
-	b := make([]byte, 0, len(e.Type)+len(e.Data)+40)
+	b := make([]byte, 0, len(e.Type)+len(e.Data)+len(timeMember)+len(stint.TimeLayout)+40)
 	return frame{bytes: AppendFrame(b, e), last: e.Type == stint.EventComplete}
 }
 
@@ -23,8 +23,22 @@ func AppendFrame(b []byte, e *stint.Event) []byte {
 	b = append(b, "event: "...)
 	b = append(b, e.Type...)
 	b = append(b, "\ndata: "...)
-	b = append(b, e.Data...)
+	b = appendData(b, e)
 	b = append(b, "\nid: "...)
 	b = strconv.AppendInt(b, e.Seq, 10)
 	return append(b, '\n', '\n')
+}
+
+const timeMember = `,"timestamp":"`
+
+// appendData appends the data of an event with the event's time as its last member.
+func appendData(b []byte, e *stint.Event) []byte {
+	b = append(b, e.Data[:len(e.Data)-1]...) // without the brace
+	if len(e.Data) == len("{}") {
+		b = append(b, timeMember[1:]...)
+	} else {
+		b = append(b, timeMember...)
+	}
+	b = e.At.UTC().AppendFormat(b, stint.TimeLayout)
+	return append(b, `"}`...)
 }

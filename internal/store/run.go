@@ -138,7 +138,7 @@ type NewRun struct {
 
 // RunFilter narrows a list of runs. Zero fields are ignored.
 type RunFilter struct {
-	Status       stint.Status
+	Statuses     []stint.Status // any of them; no duplicates
 	AgentID      string
 	SessionID    string
 	Since, Until *stint.Time // of createdAt, inclusive

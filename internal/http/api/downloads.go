@@ -66,12 +66,9 @@ func (a *api) baseURL(r *http.Request) string {
 // serveDownload serves the archive of a signed link. It ignores an Authorization
 // header, because some clients send it again after a redirect.
 func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
-	link, ok := a.c.Auth.VerifyLink(r.PathValue("link"))
-	if !ok {
-		return &stint.Error{
-			Kind: stint.KindForbidden, Code: stint.CodeInsufficientScope,
-			Message: "This download link is invalid or has expired. Request a new one.",
-		}
+	link, err := a.c.Auth.VerifyLink(r.PathValue("link"))
+	if err != nil {
+		return err
 	}
 	format := files.TarGzip
 	if link.Format != "" {

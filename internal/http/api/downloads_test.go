@@ -101,7 +101,14 @@ func TestDownloads(t *testing.T) {
 	w.pass(59 * time.Minute)
 	get("before the expiry", "GET", "-", nil, 200, nil)
 	w.pass(time.Minute)
-	get("after the expiry", "GET", "", nil, 403, nil)
+	if a := get("after the expiry", "GET", "", nil, 410, nil); a.errorOf() != "gone_error link_expired" {
+		t.Errorf("an expired link returned %s", a.body)
+	}
+	get("after the expiry, HEAD", "HEAD", "-", nil, 410, nil)
+	path += "A"
+	get("changed, after the expiry", "GET", "-", nil, 403, nil)
+	path = "/v1/downloads/nonsense"
+	get("malformed", "GET", "-", nil, 403, nil)
 
 	path = w.link(at + "/download")
 	if a := w.do(request{method: "DELETE", path: at}); a.StatusCode != 204 {

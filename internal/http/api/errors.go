@@ -24,6 +24,7 @@ var kinds = map[stint.Kind]struct {
 	stint.KindRateLimited:         {"rate_limit_error", http.StatusTooManyRequests},
 	stint.KindMethodNotAllowed:    {"invalid_request_error", http.StatusMethodNotAllowed},
 	stint.KindNotAcceptable:       {"invalid_request_error", http.StatusNotAcceptable},
+	stint.KindGone:                {"gone_error", http.StatusGone},
 	stint.KindTooLarge:            {"invalid_request_error", http.StatusRequestEntityTooLarge},
 	stint.KindUnsupportedMedia:    {"invalid_request_error", http.StatusUnsupportedMediaType},
 	stint.KindRangeNotSatisfiable: {"invalid_request_error", http.StatusRequestedRangeNotSatisfiable},

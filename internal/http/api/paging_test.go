@@ -183,22 +183,27 @@ func TestFilters(t *testing.T) {
 	w.post("/v1/runs", map[string]any{"agent": "another", "prompt": "tagged", "metadata": map[string]string{"ticket": "47 11", "a[b]": "c"}}, 202, &tagged)
 	after := url.QueryEscape(tagged.CreatedAt.String())
 	for query, want := range map[string][]string{
-		"":                                           {"tagged", "done"},
-		"status=completed":                           {"done"},
-		"status=pending":                             {"tagged"},
-		"status=timeout":                             nil,
-		"agentId=" + done.AgentID:                    {"done"},
-		"agentId=nonsense":                           nil,
-		"agentId=" + done.ID:                         nil,
-		"sessionId=" + tagged.SessionID:              {"tagged"},
-		"metadata[ticket]=47%2011":                   {"tagged"},
-		"metadata%5Bticket%5D=47+11":                 {"tagged"},
-		"metadata[ticket]=4711":                      nil,
-		"metadata[a[b]]=c":                           {"tagged"},
-		"metadata[ticket]=47%2011&metadata[x]=":      nil,
-		"since=" + after:                             {"tagged"},
-		"until=2020-01-01T00:00:00.000Z":             nil,
-		"status=completed&agentId=" + tagged.AgentID: nil,
+		"":                                       {"tagged", "done"},
+		"status=completed":                       {"done"},
+		"status=pending":                         {"tagged"},
+		"status=timeout":                         nil,
+		"status=pending,completed":               {"tagged", "done"},
+		"status=completed&status=pending":        {"tagged", "done"},
+		"status=failed,timeout&status=completed": {"done"},
+		"status=pending&status=pending":          {"tagged"},
+		"status=completed%2Cpending&metadata[a[b]]=c": {"tagged"},
+		"agentId=" + done.AgentID:                     {"done"},
+		"agentId=nonsense":                            nil,
+		"agentId=" + done.ID:                          nil,
+		"sessionId=" + tagged.SessionID:               {"tagged"},
+		"metadata[ticket]=47%2011":                    {"tagged"},
+		"metadata%5Bticket%5D=47+11":                  {"tagged"},
+		"metadata[ticket]=4711":                       nil,
+		"metadata[a[b]]=c":                            {"tagged"},
+		"metadata[ticket]=47%2011&metadata[x]=":       nil,
+		"since=" + after:                              {"tagged"},
+		"until=2020-01-01T00:00:00.000Z":              nil,
+		"status=completed&agentId=" + tagged.AgentID:  nil,
 	} {
 		w.diff(query, want, w.walk("/v1/runs?"+query, 1, "prompt", func() {}))
 	}
@@ -253,7 +258,9 @@ func TestQueryParameters(t *testing.T) {
 	}
 	rows := []row{
 		{"odd: unknown parameters are ignored", "GET", "/v1/runs?limits=x", "", nil, nil, 200, nil, nil},
-		bad("/v1/runs?status=done", "status"), bad("/v1/runs?status=", "status"), bad("/v1/runs?status=failed&status=failed", "status"),
+		bad("/v1/runs?status=done", "status"), bad("/v1/runs?status=", "status"), bad("/v1/runs?status=failed&status=done", "status"), bad("/v1/runs?status=failed,", "status"), bad("/v1/runs?status=failed,%20timeout", "status"),
+		{"unknown status", "GET", "/v1/runs?status=failed,done", "", nil, nil, 400, []string{"'done' is not a status", "pending, running, completed, failed, timeout, cancelled"}, nil},
+
 		bad("/v1/runs?since=2026-01-02", "since"), bad("/v1/runs?until=now", "until"), bad("/v1/runs?a=%zz", "query"), bad("/v1/runs?a;b", "query"),
 		bad("/v1/agents?name=", "name"),
 	}
@@ -302,6 +309,13 @@ func TestCursorsOfOtherLists(t *testing.T) {
 			checkRefused("/v1/runs?status=pending&cursor="+string(changed), "")
 		}
 	}
+	w.get("/v1/runs?limit=1&status=pending,running", &page)
+	for _, same := range []string{"status=running,pending", "status=running&status=pending", "status=pending&status=running,pending"} {
+		var rest stint.Page[stint.RunSummary]
+		w.get("/v1/runs?"+same+"&cursor="+*page.Pagination.NextCursor, &rest)
+		w.diff(same, 1, len(rest.Data))
+	}
+	checkRefused("/v1/runs?status=pending&cursor="+*page.Pagination.NextCursor, "")
 	var rest stint.Page[stint.RunSummary]
 	w.get("/v1/runs?cursor="+cursor+"&status=pending&limit=5", &rest) // the order of parameters and the limit may differ
 	if len(rest.Data) != 1 || rest.Data[0].ID != run.ID {

@@ -57,6 +57,34 @@ func (q *query) choice(name, defaultValue string, words ...string) string {
 	return defaultValue
 }
 
+// statuses returns the statuses in the parameter 'status', which can occur several times
+// and contain several statuses that are separated by commas. The result has the order of
+// stint.Statuses and no duplicates. It replaces the values of the parameter, so that
+// equal filters have equal cursors.
+func (q *query) statuses() []stint.Status {
+	values := q.values["status"]
+	if len(values) == 0 {
+		return nil
+	}
+	given := strings.Split(strings.Join(values, ","), ",")
+	for _, name := range given {
+		if !stint.Status(name).Valid() {
+			q.fail(stint.InvalidParam("status", "'%s' is not a status. 'status' must be one or several of %s.", stint.Excerpt(name, 64), joined(stint.Statuses, ", ")))
+		}
+	}
+	all := slices.DeleteFunc(slices.Clone(stint.Statuses), func(s stint.Status) bool { return !slices.Contains(given, string(s)) })
+	q.values["status"] = []string{joined(all, ",")}
+	return all
+}
+
+func joined(statuses []stint.Status, separator string) string {
+	names := make([]string, len(statuses))
+	for i, s := range statuses {
+		names[i] = string(s)
+	}
+	return strings.Join(names, separator)
+}
+
 // time returns a parameter that is a time, or nil if the query does not contain it. It
 // accepts an unescaped '+' before a zone offset, which is decoded as a space.
 func (q *query) time(name string) *stint.Time {

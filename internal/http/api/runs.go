@@ -139,8 +139,8 @@ func (a *api) checkRun(r *http.Request, c auth.Caller, id string) error {
 func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	f := store.RunFilter{
-		Status: stint.Status(q.choice("status", "", statusNames()...)),
-		Since:  q.time("since"), Until: q.time("until"),
+		Statuses: q.statuses(),
+		Since:    q.time("since"), Until: q.time("until"),
 	}
 	f.AgentID = q.id("agentId", stint.PrefixAgent)
 	f.SessionID = q.id("sessionId", stint.PrefixSession)
@@ -157,14 +157,6 @@ func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 	return pageByTime(l, key, func(page store.Range) ([]stint.RunSummary, error) {
 		return a.c.Runs.List(r.Context(), c, f, page)
 	})
-}
-
-func statusNames() []string {
-	names := make([]string, len(stint.Statuses))
-	for i, s := range stint.Statuses {
-		names[i] = string(s)
-	}
-	return names
 }
 
 func (a *api) cancelRun(p *post) (*response, error) {

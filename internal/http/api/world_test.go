@@ -398,3 +398,9 @@ func (a response) errorOf() string {
 	}
 	return fmt.Sprintf("%s %s", b.Error.Type, b.Error.Code)
 }
+
+// withoutTime returns f without the end of its data from the time on.
+func withoutTime(f frame) frame {
+	f.Data, _, _ = strings.Cut(f.Data, `,"timestamp":"`)
+	return f
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -72,12 +73,32 @@ func (s *Store) RunState(ctx context.Context, id string) (status stint.Status, e
 }
 
 // RunSummaries returns runs, newest first. The page is selected from the table
-// runs alone; the prompt is then joined for the rows of the page.
+// runs alone; the prompt is then joined for the rows of the page. Each status has its
+// own page, which an index contains in order; the page of all is selected from these.
 func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error) {
-	q := newQuery(`select * from runs`).of(org, r)
-	if f.Status != "" {
-		q.and("status = ?", string(f.Status))
+	q := new(query)
+	q.text.WriteString("with l as (select * from (")
+	for i := range max(1, len(f.Statuses)) {
+		if i > 0 {
+			q.text.WriteString(" union all ")
+		}
+		q.text.WriteString("select * from (select * from runs where true")
+		q.of(org, r)
+		if len(f.Statuses) > 0 {
+			q.and("status = ?", string(f.Statuses[i]))
+		}
+		s.filterRuns(q, f)
+		q.page(r)
+		q.text.WriteString(") s" + strconv.Itoa(i))
 	}
+	q.text.WriteString(") m order by created_at desc, id desc limit $" + strconv.Itoa(len(q.args)))
+	return list(ctx, s, "listing runs", scanSummary, q.text.String()+`)
+		select l.id, l.agent_id, l.agent_name, l.status, p.prompt, l.created_at, l.started_at, l.completed_at
+		from l join run_specs p on p.run_id = l.id order by l.created_at desc, l.id desc`, q.args...)
+}
+
+// filterRuns adds the conditions of a filter on runs, other than that on the status.
+func (s *Store) filterRuns(q *query, f store.RunFilter) {
 	if f.AgentID != "" {
 		q.and("agent_id = ?", f.AgentID)
 	}
@@ -94,10 +115,6 @@ func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter,
 		pair := metadataPair(key, value)
 		q.and("("+s.d.Position+"(metadata, ?) = 1 or "+s.d.Position+"(metadata, ?) > 0)", "{"+pair, ","+pair)
 	}
-	q.page(r)
-	return list(ctx, s, "listing runs", scanSummary, `with l as (`+q.text.String()+`)
-		select l.id, l.agent_id, l.agent_name, l.status, p.prompt, l.created_at, l.started_at, l.completed_at
-		from l join run_specs p on p.run_id = l.id order by l.created_at desc, l.id desc`, q.args...)
 }
 
 // metadataPair returns a pair as it appears in stored metadata, which

@@ -57,10 +57,16 @@ func filters(w *world) {
 		want   string
 	}{
 		{"nothing", store.RunFilter{}, "dcba"},
-		{"pending", store.RunFilter{Status: stint.Pending}, "cb"},
-		{"running", store.RunFilter{Status: stint.Running}, "a"},
-		{"cancelled", store.RunFilter{Status: stint.Cancelled}, "d"},
-		{"completed", store.RunFilter{Status: stint.Completed}, ""},
+		{"pending", store.RunFilter{Statuses: []stint.Status{stint.Pending}}, "cb"},
+		{"running", store.RunFilter{Statuses: []stint.Status{stint.Running}}, "a"},
+		{"cancelled", store.RunFilter{Statuses: []stint.Status{stint.Cancelled}}, "d"},
+		{"completed", store.RunFilter{Statuses: []stint.Status{stint.Completed}}, ""},
+		{"pending or running", store.RunFilter{Statuses: []stint.Status{stint.Pending, stint.Running}}, "cba"},
+		{"cancelled or pending", store.RunFilter{Statuses: []stint.Status{stint.Cancelled, stint.Pending}}, "dcb"},
+		{"every status", store.RunFilter{Statuses: stint.Statuses}, "dcba"},
+		{"two statuses and metadata", store.RunFilter{
+			Statuses: []stint.Status{stint.Running, stint.Pending}, Metadata: map[string]string{"team": "blue"},
+		}, "ba"},
 		{"agent", store.RunFilter{AgentID: reviewer.ID}, "cb"},
 		{"unknown agent", store.RunFilter{AgentID: "ag_none"}, ""},
 		{"session", store.RunFilter{SessionID: runs["b"].SessionID}, "cb"},
@@ -74,7 +80,7 @@ func filters(w *world) {
 		{"metadata of the wrong value", store.RunFilter{Metadata: map[string]string{"team": "blu"}}, ""},
 		{"metadata of no run", store.RunFilter{Metadata: map[string]string{"TEAM": "blue"}}, ""},
 		{"all together", store.RunFilter{
-			Status: stint.Pending, AgentID: reviewer.ID, SessionID: runs["b"].SessionID,
+			Statuses: []stint.Status{stint.Pending}, AgentID: reviewer.ID, SessionID: runs["b"].SessionID,
 			Since: new(at(1)), Until: new(at(4)), Metadata: map[string]string{"team": "blue"},
 		}, "b"},
 	} {

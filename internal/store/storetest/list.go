@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,21 @@ var lists = []list{
 		}
 		return add, positions(func(r store.Range) ([]stint.RunSummary, error) {
 			return o.w.s.RunSummaries(o.w.ctx, o.org, store.RunFilter{}, r)
+		}, func(s stint.RunSummary) store.Cursor { return store.Cursor{At: s.CreatedAt, ID: s.ID} })
+	}},
+	{"runs with one of two statuses", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
+		var count atomic.Int64
+		add := func(at stint.Time) error {
+			n := o.newRun(func(n *store.NewRun) { n.CreatedAt = at })
+			_, err := o.w.s.CreateRun(o.w.ctx, n, nil)
+			if err == nil && count.Add(1)%2 == 0 {
+				_, err = o.w.s.Cancel(o.w.ctx, o.org, n.ID, at)
+			}
+			return err
+		}
+		either := store.RunFilter{Statuses: []stint.Status{stint.Pending, stint.Cancelled}}
+		return add, positions(func(r store.Range) ([]stint.RunSummary, error) {
+			return o.w.s.RunSummaries(o.w.ctx, o.org, either, r)
 		}, func(s stint.RunSummary) store.Cursor { return store.Cursor{At: s.CreatedAt, ID: s.ID} })
 	}},
 	{"sessions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {

@@ -156,7 +156,7 @@ func lifecycles(b *testing.B, s store.Store, callers int) {
 // runs, with and without filters.
 func pages(b *testing.B, s store.Store, n int) {
 	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
-	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
+	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Statuses: []stint.Status{stint.Failed}}, "statuses": {Statuses: []stint.Status{stint.Failed, stint.Completed}}, "agent": {AgentID: "ag_7"}} {
 		for page, after := range map[string]store.Cursor{"first": {}, "middle": middle} {
 			b.Run(name+"/"+page, func(b *testing.B) {
 				for b.Loop() {
