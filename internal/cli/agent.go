@@ -133,7 +133,7 @@ func (a *app) agentShow() *cobra.Command {
 		Use: "show AGENT[@VERSION]", Short: "Show an agent and its definition", Args: exactly("AGENT"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			name, version := cutVersion(args[0])
-			agent, err := c.Agents.Find(ctx, name)
+			agent, err := findAgent(ctx, c, name)
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ func (a *app) agentVersions() *cobra.Command {
 	return &cobra.Command{
 		Use: "versions AGENT", Short: "List the versions of an agent", Args: exactly("AGENT"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
-			agent, err := c.Agents.Find(ctx, args[0])
+			agent, err := findAgent(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (a *app) agentVersions() *cobra.Command {
 
 func (a *app) agentRemove() *cobra.Command {
 	return a.each("rm AGENT...", "Remove agents; their runs stay", "removed", func(ctx context.Context, c *client.Client, name string) (string, error) {
-		agent, err := c.Agents.Find(ctx, name)
+		agent, err := findAgent(ctx, c, name)
 		if err != nil {
 			return "", err
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +19,7 @@ removed, so the previous one can be promoted again.
 	}
 	c.Flags().StringVar(&ifMatch, "if-match", "", "promote only if this version is the current one")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
-		name, version, ok := strings.Cut(args[0], "@")
+		name, version, ok := cutRef(args[0])
 		if !ok || version == "" {
 			return usage(c, "the version is missing: name it as %s@v1", plain(name))
 		}

@@ -132,8 +132,12 @@ func (t volumeCommands) pushTo(ctx context.Context, trees *client.FileSets, tree
 // with the name, target creates it, and created is true. In a dry run it returns a
 // FileSet with only the name instead.
 func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (tree *stint.FileSet, created bool, err error) {
+	if name == lastRef || strings.HasPrefix(name, t.kind.Prefix()) {
+		_, tree, err = t.find(ctx, name)
+		return tree, false, err
+	}
 	tree, err = trees.Find(ctx, name)
-	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
+	if !client.IsCode(err, stint.CodeResourceNotFound) {
 		return tree, false, err
 	}
 	if dry {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,9 +46,9 @@ func (t volumeCommands) keep() *cobra.Command {
 
 func (t volumeCommands) remove() *cobra.Command {
 	c := t.a.each("rm NAME[@VERSION]...", fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind), "removed", func(ctx context.Context, c *client.Client, arg string) (string, error) {
-		name, version, single := strings.Cut(arg, "@")
+		name, version, single := cutRef(arg)
 		trees := treesOf(c, t.kind)
-		tree, err := trees.Find(ctx, name)
+		tree, err := findTree(ctx, c, t.kind, name)
 		switch {
 		case err != nil:
 			return "", err

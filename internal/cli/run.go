@@ -54,11 +54,7 @@ func (a *app) run() *cobra.Command {
 	f.add(c, "latest")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var n stint.NewRun
-		name, version, _ := strings.Cut(args[0], "@")
-		if n.Agent = name; stint.IsID(stint.PrefixAgent, name) {
-			n.Agent, n.AgentID = "", name
-		}
-		n.AgentVersion = version
+		n.Agent, n.AgentVersion, _ = cutRef(args[0])
 		return a.start(c, &f, n, args[1])
 	}
 	return c
@@ -104,7 +100,7 @@ func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string
 	if err != nil {
 		return err
 	}
-	run, err := a.createRun(c.Context(), n)
+	run, err := a.createRun(c.Context(), &n)
 	if err != nil {
 		return err
 	}
@@ -114,17 +110,51 @@ func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string
 	return a.followRun(c.Context(), server, run.ID, f.pull)
 }
 
-// createRun creates a run. An interrupt cancels the request.
-func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, err error) {
+// createRun creates a run. An interrupt cancels the request. The request may contain
+// references, which createRun replaces.
+func (a *app) createRun(ctx context.Context, n *stint.NewRun) (run *stint.Run, err error) {
 	quick, err := a.client()
 	if err != nil {
 		return nil, err
 	}
 	err = a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
-		run, err = quick.Runs.Create(ctx, n, nil)
+		if err := resolveRequest(ctx, quick, n); err != nil {
+			return err
+		}
+		run, err = quick.Runs.Create(ctx, *n, nil)
 		return err
 	})
 	return run, err
+}
+
+// resolveRequest replaces the references in a request. Names and complete IDs cost no
+// request, except names that look like the beginning of an ID.
+func resolveRequest(ctx context.Context, c *client.Client, n *stint.NewRun) (err error) {
+	switch {
+	case n.SessionID != "":
+		n.SessionID, err = resolve(ctx, c, stint.PrefixSession, n.SessionID)
+	case n.CheckpointID != "":
+		n.CheckpointID, err = resolveCheckpoint(ctx, c, n.CheckpointID)
+	case stint.IsID(stint.PrefixAgent, n.Agent):
+		n.AgentID, n.Agent = n.Agent, ""
+	case isShortened(stint.PrefixAgent, n.Agent):
+		agent, err := findAgent(ctx, c, n.Agent)
+		if err != nil {
+			return err
+		}
+		n.AgentID, n.Agent = agent.ID, ""
+	}
+	if err != nil {
+		return err
+	}
+	if n.ArtifactName == lastRef || strings.HasPrefix(n.ArtifactName, stint.PrefixArtifact) {
+		artifact, err := findTree(ctx, c, stint.Artifacts, n.ArtifactName)
+		if err != nil {
+			return err
+		}
+		n.ArtifactName = artifact.Name
+	}
+	return nil
 }
 
 // maxPrompt is the maximum size of a prompt on standard input, in bytes.
@@ -162,7 +192,7 @@ func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
 	if n.Timeout, err = timeout(f.timeout); err != nil {
 		return usage(c, "--timeout: %s", err)
 	}
-	n.ArtifactName, n.ArtifactVersion, _ = strings.Cut(f.artifact, "@")
+	n.ArtifactName, n.ArtifactVersion, _ = cutRef(f.artifact)
 	if n.Variables, err = pairs(f.vars, nil); err != nil {
 		return usage(c, "--var: %s", err)
 	}

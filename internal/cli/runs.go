@@ -66,11 +66,16 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 		return err
 	}
 	if agent != "" {
-		found, err := c.Agents.Find(ctx, agent)
+		found, err := findAgent(ctx, c, agent)
 		if err != nil {
 			return err
 		}
 		f.AgentID = found.ID
+	}
+	if f.SessionID != "" {
+		if f.SessionID, err = resolve(ctx, c, stint.PrefixSession, f.SessionID); err != nil {
+			return err
+		}
 	}
 	none, conditions := "No runs.", f
 	if conditions.PageSize = 0; !reflect.ValueOf(conditions).IsZero() {
@@ -119,7 +124,11 @@ func (a *app) runsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show RUN", Short: "Show a run", Args: exactly("RUN"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
-			run, err := c.Runs.Get(ctx, args[0])
+			id, err := resolve(ctx, c, stint.PrefixRun, args[0])
+			if err != nil {
+				return err
+			}
+			run, err := c.Runs.Get(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -229,8 +238,12 @@ func (a *app) runsCancel() *cobra.Command {
 		Use: "cancel RUN...", Short: "Cancel pending or running runs", Args: atLeast("RUN"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			var failed error
-			for _, id := range args {
-				run, err := c.Runs.Cancel(ctx, id)
+			for _, ref := range args {
+				id, err := resolve(ctx, c, stint.PrefixRun, ref)
+				var run *stint.Run
+				if err == nil {
+					run, err = c.Runs.Cancel(ctx, id)
+				}
 				if err != nil {
 					failed = errors.Join(failed, err)
 				} else if a.json {
@@ -265,11 +278,15 @@ per line.`,
 		if err != nil {
 			return err
 		}
-		if !recorded {
-			return a.printEvents(ctx, server, args[0], after)
+		id, err := resolve(ctx, server, stint.PrefixRun, args[0])
+		if err != nil {
+			return err
 		}
-		p := printer{a: a, run: args[0], quiet: !a.verbose && !a.IsTerminal(stderr)}
-		for event, err := range server.Runs.RecordedEvents(ctx, args[0], after) {
+		if !recorded {
+			return a.printEvents(ctx, server, id, after)
+		}
+		p := printer{a: a, run: id, quiet: !a.verbose && !a.IsTerminal(stderr)}
+		for event, err := range server.Runs.RecordedEvents(ctx, id, after) {
 			if err == nil && a.json {
 				err = a.printJSON(event)
 			} else if err == nil {
@@ -320,8 +337,12 @@ func (a *app) runsLogs() *cobra.Command {
 	return c
 }
 
-func (a *app) printLogs(ctx context.Context, id string, f client.LogFilter, limit int, native bool) error {
+func (a *app) printLogs(ctx context.Context, ref string, f client.LogFilter, limit int, native bool) error {
 	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	id, err := resolve(ctx, c, stint.PrefixRun, ref)
 	if err != nil {
 		return err
 	}
@@ -366,7 +387,11 @@ func (a *app) runsMetrics() *cobra.Command {
 	return &cobra.Command{
 		Use: "metrics RUN", Short: "Show the CPU, memory, and disk use of a run", Args: exactly("RUN"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
-			m, err := c.Runs.Metrics(ctx, args[0])
+			id, err := resolve(ctx, c, stint.PrefixRun, args[0])
+			if err != nil {
+				return err
+			}
+			m, err := c.Runs.Metrics(ctx, id)
 			if err != nil {
 				return err
 			}

@@ -63,7 +63,11 @@ checkpoint, and its runs, newest first.`,
 		if err != nil {
 			return err
 		}
-		detail, err := readSession(ctx, server, args[0], limit)
+		id, err := resolve(ctx, server, stint.PrefixSession, args[0])
+		if err != nil {
+			return err
+		}
+		detail, err := readSession(ctx, server, id, limit)
 		if err != nil {
 			return err
 		}
@@ -133,7 +137,11 @@ func (a *app) checkpointsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show CHECKPOINT", Short: "Show a checkpoint and how to resume it", Args: exactly("CHECKPOINT"),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
-			k, err := c.Checkpoints.Get(ctx, args[0])
+			id, err := resolveCheckpoint(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			k, err := c.Checkpoints.Get(ctx, id)
 			if err != nil {
 				return err
 			}

@@ -74,7 +74,11 @@ func (a *app) tokenList() *cobra.Command {
 }
 
 func (a *app) tokenRevoke() *cobra.Command {
-	return a.each("revoke TOKEN-ID...", "Revoke tokens immediately", "revoked", func(ctx context.Context, c *client.Client, id string) (string, error) {
+	return a.each("revoke TOKEN...", "Revoke tokens immediately", "revoked", func(ctx context.Context, c *client.Client, ref string) (string, error) {
+		id, err := resolveToken(ctx, c, ref)
+		if err != nil {
+			return "", err
+		}
 		return id, c.Tokens.Revoke(ctx, id)
 	})
 }

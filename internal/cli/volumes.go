@@ -37,7 +37,7 @@ func treesOf(c *client.Client, kind stint.FileSetKind) *client.FileSets {
 
 // cutVersion splits NAME@VERSION. The default version is "latest".
 func cutVersion(s string) (name, version string) {
-	name, version, _ = strings.Cut(s, "@")
+	name, version, _ = cutRef(s)
 	if version == "" {
 		version = "latest"
 	}
@@ -102,7 +102,7 @@ current before a push. The current version has a filled circle.
 	return c
 }
 
-// find returns the volume or artifact with the given name or ID, and the client for
+// find returns the volume or artifact that a reference stands for, and the client for
 // its kind.
 func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets, *stint.FileSet, error) {
 	c, err := t.a.client()
@@ -110,7 +110,7 @@ func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets
 		return nil, nil, err
 	}
 	trees := treesOf(c, t.kind)
-	tree, err := trees.Find(ctx, name)
+	tree, err := findTree(ctx, c, t.kind, name)
 	return trees, tree, err
 }
 
