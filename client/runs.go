@@ -96,26 +96,6 @@ func (r *Runs) Await(ctx context.Context, id string, seconds int) (*stint.Run, e
 	return fetch[stint.Run](ctx, r.c, call{method: http.MethodGet, path: []string{"runs", id}, header: header})
 }
 
-// LogFilter selects log entries. The zero value selects all, oldest first.
-type LogFilter struct {
-	Type         stint.LogType // all when empty
-	Since, Until *stint.Time   // inclusive
-	Descending   bool
-	PageSize     int // items per request, 1 to 100; 0 is 100
-}
-
-// Logs iterates over the unified log of a run and ends after an error.
-func (r *Runs) Logs(ctx context.Context, id string, f LogFilter) iter.Seq2[stint.LogEntry, error] {
-	q := url.Values{}
-	set(q, "type", string(f.Type))
-	setTime(q, "since", f.Since)
-	setTime(q, "until", f.Until)
-	if f.Descending {
-		q.Set("order", "desc")
-	}
-	return list[stint.LogEntry](ctx, r.c, q, f.PageSize, "runs", id, "logs")
-}
-
 // Metrics returns the resource usage of a run so far.
 func (r *Runs) Metrics(ctx context.Context, id string) (*stint.Metrics, error) {
 	return get[stint.Metrics](ctx, r.c, "runs", id, "metrics")

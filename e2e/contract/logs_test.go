@@ -14,6 +14,7 @@ var logCases = []testCase{
 	{"types, levels, and format of logs", logTypes},
 	{"since and until are inclusive", logTimes},
 	{"desc is the exact reverse", logOrder},
+	{"a log that is followed", followedLog},
 	{"invalid parameters of logs", logRefusals},
 }
 
@@ -133,10 +134,33 @@ func logOrder(w *tenant) {
 	w.equal("default limit", 20, len(page.Data))
 }
 
+func followedLog(w *tenant) {
+	r := w.run(object{"prompt": "echo one; echo two; echo three"})
+	at := "/v1/runs/" + r.ID + "/logs?follow=true&type=agent&limit=2"
+	var got []string
+	for cursor := ""; ; {
+		var page stint.Page[stint.LogEntry]
+		w.get(at+cursor, &page)
+		for _, e := range page.Data {
+			got = append(got, e.Message)
+		}
+		if page.Pagination.NextCursor == nil {
+			w.Fatalf("a page without cursor: %+v", page)
+		}
+		if cursor = "&cursor=" + *page.Pagination.NextCursor; !page.Pagination.HasMore {
+			w.get(at+cursor, &page)
+			w.equal("entries after the last", 0, len(page.Data))
+			break
+		}
+	}
+	w.equal("entries", []string{"one", "two", "three"}, got)
+}
+
 func logRefusals(w *tenant) {
 	r := w.run(object{})
 	for _, bad := range []string{
 		"type=none", "type=", "type=Agent", "order=up", "order=", "since=now", "since=", "until=2026-13-01T00:00:00Z", "until=12", "limit=101", "limit=0", "type=agent&type=system",
+		"follow=yes", "follow=true&order=desc", "follow=true&until=2026-01-01T00:00:00Z",
 	} {
 		name, _, _ := strings.Cut(bad, "=")
 		w.wantError(request{method: "GET", path: "/v1/runs/" + r.ID + "/logs?" + bad}, 400, invalid, name)

@@ -92,7 +92,7 @@ limit, 130 cancelled.`,
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
 	group(root, "start", a.demo(), a.serve(), a.auth(), a.init())
-	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
+	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.logs(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
 	group(root, "operate", a.token(), a.stop(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
 	root.SetHelpCommand(a.help())
 	root.SetHelpCommandGroupID("operate")

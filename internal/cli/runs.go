@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) runs() *cobra.Command {
-	return a.parent("runs", "List, show, and cancel runs", a.runsList(), a.runsShow(), a.runsCancel(), a.runsEvents(), a.runsLogs(), a.runsMetrics())
+	return a.parent("runs", "List, show, and cancel runs", a.runsList(), a.runsShow(), a.runsCancel(), a.runsEvents(), a.logs(), a.runsMetrics())
 }
 
 func (a *app) runsList() *cobra.Command {
@@ -300,87 +300,6 @@ per line.`,
 		return nil
 	})
 	return c
-}
-
-func (a *app) runsLogs() *cobra.Command {
-	var kind, since, until string
-	var reverse, native bool
-	var limit int
-	c := &cobra.Command{Use: "logs RUN", Short: "Print the log of a run: agent, system and network", Args: exactly("RUN")}
-	c.Flags().BoolVar(&native, "native", false, "include lines of the agent's own protocol; --json always includes them")
-	c.Flags().StringVar(&kind, "type", "all", "all, agent, system or network")
-	c.Flags().StringVar(&since, "since", "", "only entries since: a time, or a duration ago such as 5m")
-	c.Flags().StringVar(&until, "until", "", "only entries until: a time, or a duration ago")
-	c.Flags().BoolVar(&reverse, "desc", false, "newest first")
-	c.Flags().IntVar(&limit, "limit", 0, "maximum number of entries; 0 for all")
-	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
-		f := client.LogFilter{Type: stint.LogType(kind), Descending: reverse, PageSize: limit}
-		switch kind {
-		case "all":
-			f.Type = ""
-		case "agent", "system", "network":
-		default:
-			return usage(c, "--type: '%s' is not one of all, agent, system, network", kind)
-		}
-		if limit < 0 {
-			return usage(c, "--limit: %d is negative", limit)
-		}
-		var err error
-		if f.Since, err = a.parseTime(since); err != nil {
-			return usage(c, "--since: %s", err)
-		}
-		if f.Until, err = a.parseTime(until); err != nil {
-			return usage(c, "--until: %s", err)
-		}
-		return a.printLogs(ctx, args[0], f, limit, native || a.json)
-	})
-	return c
-}
-
-func (a *app) printLogs(ctx context.Context, ref string, f client.LogFilter, limit int, native bool) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	id, err := resolve(ctx, c, stint.PrefixRun, ref)
-	if err != nil {
-		return err
-	}
-	n := 0
-	for entry, err := range c.Runs.Logs(ctx, id, f) {
-		if err == nil && !native && entry.Metadata["native"] == true {
-			continue
-		}
-		if err == nil {
-			err = a.printLog(entry)
-		}
-		if err != nil {
-			return err
-		}
-		if n++; n == limit {
-			break
-		}
-	}
-	if n == 0 && !a.json {
-		a.note("No log entries.")
-	}
-	return nil
-}
-
-func (a *app) printLog(e stint.LogEntry) error {
-	if a.json {
-		return a.printJSON(e)
-	}
-	line := fmt.Sprintf("%s %-7s %-5s %s", e.Timestamp, e.Type, e.Level, plain(e.Message))
-	if len(e.Metadata) > 0 && a.verbose {
-		metadata, err := json.Marshal(e.Metadata)
-		if err != nil {
-			return fmt.Errorf("print a log entry: %w", err)
-		}
-		line += " " + string(metadata)
-	}
-	_, err := fmt.Fprintln(a.Stdout, line)
-	return err
 }
 
 func (a *app) runsMetrics() *cobra.Command {

@@ -19,6 +19,7 @@ type LogQuery struct {
 	Desc         bool          // newest first
 	Limit        int           // maximum number of entries
 	After        *LogCursor    // end of the previous page; nil for the first page
+	Follow       bool          // return a cursor at the end of the log too, for later entries; needs !Desc and no Until
 }
 
 // LogCursor is the position after the last entry of a page. The side log consists
@@ -39,7 +40,7 @@ type logItem struct {
 }
 
 // Logs returns a page of the unified log and the cursor of the next page, which is
-// nil at the end of the log. The log has an entry for each line of output events,
+// nil at the end of the log unless q.Follow is set. The log has an entry for each line of output events,
 // merged by time with the entries of the side log. If times are equal, the entries
 // of the side log come first. So the order is total, and Desc reverses it exactly.
 func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogEntry, *LogCursor, error) {
@@ -51,6 +52,9 @@ func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogE
 	for {
 		before := w.cursor
 		it, ok, err := w.next(ctx)
+		if err == nil && !ok && q.Follow {
+			return page, &w.cursor, nil
+		}
 		if err != nil || !ok {
 			return page, nil, err
 		}

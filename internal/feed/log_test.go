@@ -180,3 +180,45 @@ func TestLogMetadata(t *testing.T) {
 		}
 	}
 }
+
+// TestFollowedLogHasEveryEntryOnce checks that pages that are read while a log grows
+// contain every entry once, even entries with a time before that of earlier pages.
+func TestFollowedLogHasEveryEntryOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, got, want := &memory{}, []string{}, []string{}
+		f := feed.New(m, inproc.New(), false)
+		q := feed.LogQuery{Follow: true, Limit: rapid.IntRange(1, 5).Draw(t, "limit")}
+		read := func() int {
+			page, next, err := f.Logs(t.Context(), "run_x", q)
+			if err != nil || next == nil {
+				t.Fatalf("cursor %v, error %v", next, err)
+			}
+			for _, e := range page {
+				got = append(got, e.Message)
+			}
+			q.After = next
+			return len(page)
+		}
+		for i := range rapid.IntRange(0, 30).Draw(t, "items") {
+			when := epoch.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "time")) * time.Millisecond)
+			switch rapid.IntRange(0, 2).Draw(t, "kind") {
+			case 0:
+				m.log(when, fmt.Sprintf("entry %d", i))
+				want = append(want, fmt.Sprintf("entry %d", i))
+			case 1:
+				m.add(outputEvent(when, fmt.Sprintf("a %d\nb %d\n", i, i)))
+				want = append(want, fmt.Sprintf("a %d", i), fmt.Sprintf("b %d", i))
+			default:
+				read()
+			}
+		}
+		for read() > 0 {
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("entries (-want +got):\n%s", diff)
+		}
+	})
+}

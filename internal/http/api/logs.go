@@ -16,12 +16,15 @@ func (a *api) logs(r *http.Request, c auth.Caller) (any, error) {
 	logQuery := feed.LogQuery{
 		Since: q.time("since"), Until: q.time("until"),
 		Desc:  q.choice("order", "asc", "asc", "desc") == "desc",
-		Limit: q.limit(),
+		Limit: q.limit(), Follow: q.choice("follow", "false", "false", "true") == "true",
+	}
+	if logQuery.Follow && (logQuery.Desc || logQuery.Until != nil) {
+		q.fail(stint.InvalidParam("follow", "'follow' excludes 'until' and order=desc."))
 	}
 	if logType != "all" {
 		logQuery.Type = stint.LogType(logType)
 	}
-	l := a.listOf(r, c, q, "type", "since", "until", "order")
+	l := a.listOf(r, c, q, "type", "since", "until", "order", "follow")
 	if position := l.position(); position != nil {
 		logQuery.After = new(feed.LogCursor)
 		if json.Unmarshal(position, logQuery.After) != nil {
@@ -49,6 +52,7 @@ func (a *api) logs(r *http.Request, c auth.Caller) (any, error) {
 			return nil, err
 		}
 		page.Pagination = l.Next(position)
+		page.Pagination.HasMore = !logQuery.Follow || len(page.Data) == logQuery.Limit
 	}
 	return page, nil
 }
