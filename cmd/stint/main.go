@@ -34,7 +34,7 @@ func run() int {
 		return 1
 	}
 	defer stop()
-	env.Serve, env.Probe, env.Programs = serve, app.Probe, app.Programs
+	env.Serve, env.Isolations, env.Probe, env.Programs = serve, app.Isolations, app.Probe, app.Programs
 	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return app.OpenKeys(ctx, c) }
 	env.OpenMaintenance = func(ctx context.Context, c config.Config) (cli.Maintenance, error) {
 		return app.OpenMaintenance(ctx, c)

@@ -107,11 +107,11 @@ func (s *isolators) get(ctx context.Context, name string) (isolator, error) {
 	if d, ok := s.open[name]; ok {
 		return d, nil
 	}
-	d, err := makers[name](s.host)
+	d, err := open(ctx, name, s.host)
 	if err != nil {
 		return nil, fmt.Errorf("open the isolation '%s': %w", name, err)
 	}
-	report := d.Probe(ctx)
+	report := sandbox.Bound(d, sandbox.SetupLimit).Probe(ctx)
 	if !report.Available {
 		err := fmt.Errorf("the isolation '%s': %w: %s. Agents do not run without isolation", name, sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
 		return nil, errors.Join(err, d.Close())
@@ -130,11 +130,25 @@ func (s *isolators) working(ctx context.Context) []string {
 		s.mu.Lock()
 		_, open := s.open[name]
 		s.mu.Unlock()
-		if open || probe(ctx, s.host.c, name).Available {
+		if open || Probe(ctx, *s.host.c, name).Available {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// open opens an isolator. It returns an error if this takes longer than the time limit,
+// or if ctx ends.
+func open(ctx context.Context, name string, h hostParts) (d isolator, err error) {
+	var opened isolator // read only after the maker has returned
+	err = sandbox.Within(ctx, sandbox.SetupLimit, "open", func(context.Context) (err error) {
+		opened, err = makers[name](h)
+		return err
+	}, func() { _ = opened.Close() }) // nothing uses it
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
 }
 
 // named returns the isolator that a definition requests. Its errors are messages for the
@@ -144,6 +158,9 @@ func (s *isolators) named(ctx context.Context, name string) (sandbox.Driver, err
 		return nil, err
 	}
 	d, err := s.get(ctx, name)
+	if errors.Is(err, sandbox.ErrTimeLimit) {
+		return nil, err // the host is responsible, not the definition
+	}
 	if err != nil {
 		s.host.log.Warn("an agent requests an isolation that does not work on this machine", "isolation", name, "error", err)
 		return nil, stint.InvalidParam("sandbox", "The agent's sandbox '%s' does not work on this server's machine. Change 'sandbox' in the agent's definition, or ask the operator to run 'stint doctor', which shows the reason.", name)
@@ -194,29 +211,24 @@ func (s *isolators) close() error {
 	return errors.Join(errs...)
 }
 
-// Probe returns the capabilities of each isolator on this machine. It leaves nothing
-// behind.
-func Probe(ctx context.Context, c config.Config) []sandbox.Report {
-	var out []sandbox.Report
-	for _, name := range slices.Sorted(maps.Keys(makers)) {
-		out = append(out, probe(ctx, &c, name))
-	}
-	return out
-}
+// Isolations returns the names of all isolators, sorted.
+func Isolations() []string { return slices.Sorted(maps.Keys(makers)) }
 
-func probe(ctx context.Context, c *config.Config, name string) sandbox.Report {
+// Probe returns the capabilities of an isolator on this machine. It leaves nothing
+// behind, even if ctx ends first.
+func Probe(ctx context.Context, c config.Config, name string) sandbox.Report {
 	report := sandbox.Report{Driver: name}
 	dir, err := os.MkdirTemp("", "stint-doctor-")
 	if err != nil {
 		report.Notes = []string{err.Error()}
 		return report
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary folder
-	d, err := makers[name](hostParts{c: c, state: dir, instance: fmt.Sprintf("doctor-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)})
+	defer func() { _ = sandbox.Remove(dir) }() // a temporary folder
+	d, err := open(ctx, name, hostParts{c: &c, state: dir, instance: fmt.Sprintf("doctor-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		report.Notes = []string{err.Error()}
 		return report
 	}
 	defer func() { _ = d.Close() }() // no sandbox was created
-	return d.Probe(ctx)
+	return sandbox.Bound(d, sandbox.SetupLimit).Probe(ctx)
 }

@@ -345,12 +345,20 @@ func (s *server) handler(streams context.Context) http.Handler {
 		Feed:        s.feed,
 		Frameworks:  s.programs,
 		Idempotency: s.db,
-		Ready:       s.db.Ping,
+		Ready:       s.ready,
 		Registry:    s.registry,
 		Log:         s.log,
 		PublicURL:   s.c.PublicURL,
 		Stop:        streams,
 	})
+}
+
+// ready returns an error if the database does not answer or the worker takes no runs.
+func (s *server) ready(ctx context.Context) error {
+	if err := s.db.Ping(ctx); err != nil || s.worker == nil {
+		return err
+	}
+	return s.worker.Healthy()
 }
 
 func serveUntilClosed(srv *http.Server, l net.Listener) error {

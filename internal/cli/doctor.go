@@ -33,63 +33,111 @@ func (a *app) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether a server can run agents on this machine",
 		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration, the
-agents' programs, and the server. It changes nothing. It fails if a server could
+agents' programs, and the server. It changes nothing. Each check has 10 seconds,
+and its result is printed as soon as it is known. Doctor fails if a server could
 not run agents on this machine.`,
 		Args: exactly(),
 	}
 	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")
 	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-		findings := a.checkIsolation(ctx, data)
-		findings = append(findings, a.checkServerConfig(data)...)
-		findings = append(findings, a.checkFrameworks(ctx)...)
-		findings = append(findings, a.checkCredentials(), a.checkServer(ctx))
-		return a.printFindings(findings)
+		failed := false
+		for _, check := range a.checks(data) {
+			findings := a.inTime(ctx, check)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			for _, f := range findings {
+				failed = failed || f.Result == "fail"
+				if err := a.printFinding(f); err != nil {
+					return err
+				}
+			}
+		}
+		if failed {
+			return exitError(exitFailed)
+		}
+		return nil
 	})
 	return c
 }
 
-func (a *app) printFindings(findings []finding) error {
-	failed := false
-	for _, f := range findings {
-		failed = failed || f.Result == "fail"
-		if a.json {
-			if err := a.printJSON(f); err != nil {
-				return err
-			}
-			continue
-		}
-		code := map[string]string{"ok": green, "warn": yellow, "fail": red}[f.Result]
-		fmt.Fprintf(a.Stdout, "%s  %-13s %s\n", a.colour(stdout, code, fmt.Sprintf("%-4s", f.Result)), f.Check, plain(f.Message))
-		for _, note := range f.Notes {
-			fmt.Fprintf(a.Stdout, "%20s- %s\n", "", plain(note))
-		}
-	}
-	if failed {
-		return exitError(exitFailed)
-	}
-	return nil
+// check is one part of doctor.
+type check struct {
+	name string // as in finding.Check
+	of   string // subject of the message after a timeout
+	must bool   // a timeout is a failure, not only a warning
+	do   func(ctx context.Context) []finding
 }
 
-// checkIsolation reports the isolator that a server on this machine would use, and
-// then the other isolators.
-func (a *app) checkIsolation(ctx context.Context, data string) []finding {
+// The limits of a check. After checkTime it should return, and after checkLimit doctor
+// does not wait for it.
+const (
+	checkTime  = 8 * time.Second
+	checkLimit = 10 * time.Second
+)
+
+func (a *app) checks(data string) []check {
 	c, err := a.serverConfig(data)
 	if err != nil {
 		c = config.Default() // checkServerConfig reports the error
 	}
-	var ruling, others []finding
-	for _, r := range a.Probe(ctx, c) {
-		if r.Driver == c.Isolation {
-			ruling = checkSandbox(r)
-			continue
+	list := []check{{"sandbox", c.Isolation, true, func(ctx context.Context) []finding { return checkSandbox(a.Probe(ctx, c, c.Isolation)) }}}
+	for _, name := range a.Isolations() {
+		if name != c.Isolation {
+			list = append(list, check{"isolation", name, false, func(ctx context.Context) []finding { return checkIsolation(a.Probe(ctx, c, name)) }})
 		}
-		f := finding{"isolation", "ok", r.Driver + " works " + rights(r) + ".", r.Notes}
-		if !r.Available {
-			f.Result, f.Message = "none", r.Driver+" is not available."
-		}
-		others = append(others, f)
 	}
-	return append(ruling, others...)
+	return append(list,
+		check{"configuration", "The data folder", true, func(context.Context) []finding { return a.checkServerConfig(data) }},
+		check{"framework", "The search for agents' programs", false, a.checkFrameworks},
+		check{"login", "The stored token", false, func(context.Context) []finding { return []finding{a.checkCredentials()} }},
+		check{"server", "The server", false, func(ctx context.Context) []finding { return []finding{a.checkServer(ctx)} }},
+	)
+}
+
+// inTime returns the findings of a check. If the check does not end within checkLimit, it
+// returns a finding that says so. If ctx ends, it returns soon.
+func (a *app) inTime(ctx context.Context, c check) []finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	done := make(chan []finding, 1)
+	go func() { done <- c.do(ctx) }()
+	select {
+	case findings := <-done:
+		return findings
+	case <-ctx.Done():
+	}
+	select {
+	case findings := <-done: // the check removes what it has created
+		return findings
+	case <-time.After(checkLimit - checkTime):
+	}
+	result := "warn"
+	if c.must {
+		result = "fail"
+	}
+	return []finding{{Check: c.name, Result: result, Message: fmt.Sprintf("%s did not answer within %s.", c.of, checkLimit)}}
+}
+
+func (a *app) printFinding(f finding) error {
+	if a.json {
+		return a.printJSON(f)
+	}
+	code := map[string]string{"ok": green, "warn": yellow, "fail": red}[f.Result]
+	fmt.Fprintf(a.Stdout, "%s  %-13s %s\n", a.colour(stdout, code, fmt.Sprintf("%-4s", f.Result)), f.Check, plain(f.Message))
+	for _, note := range f.Notes {
+		fmt.Fprintf(a.Stdout, "%20s- %s\n", "", plain(note))
+	}
+	return nil
+}
+
+// checkIsolation reports an isolator that a server on this machine would use only for
+// definitions that name it.
+func checkIsolation(r sandbox.Report) []finding {
+	if !r.Available {
+		return []finding{{"isolation", "none", r.Driver + " is not available.", r.Notes}}
+	}
+	return []finding{{"isolation", "ok", r.Driver + " works " + rights(r) + ".", r.Notes}}
 }
 
 func rights(r sandbox.Report) string {

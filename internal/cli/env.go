@@ -38,8 +38,11 @@ type Env struct {
 	// Serve runs a server until ctx ends. It calls ready when the server
 	// answers.
 	Serve func(ctx context.Context, c config.Config, ready func(ServerInfo)) error
-	// Probe reports what each isolator supports on this machine.
-	Probe func(ctx context.Context, c config.Config) []sandbox.Report
+	// Isolations returns the names of all isolators.
+	Isolations func() []string
+	// Probe reports what an isolator supports on this machine. It returns soon after
+	// the end of ctx and leaves nothing behind.
+	Probe func(ctx context.Context, c config.Config, isolation string) sandbox.Report
 	// Programs reports for each framework whether it works on this machine.
 	Programs func(ctx context.Context) ([]agentcli.Installed, error)
 	// OpenKeys opens the keys of an installation while its server is stopped.

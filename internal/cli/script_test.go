@@ -50,12 +50,20 @@ func program() {
 			{Framework: stint.Framework{Name: "acp", Available: true}},
 		}, nil
 	}
-	env.Probe = func(context.Context, config.Config) []sandbox.Report {
-		other := sandbox.Report{Driver: "other"}
-		if note := os.Getenv("NO_SANDBOX"); note != "" {
-			return []sandbox.Report{other, {Driver: "namespace", Notes: []string{note}}}
+	env.Isolations = func() []string {
+		return append([]string{"namespace", "other"}, strings.Fields(os.Getenv("MORE_ISOLATIONS"))...)
+	}
+	env.Probe = func(ctx context.Context, _ config.Config, name string) sandbox.Report {
+		note := os.Getenv("NO_SANDBOX")
+		switch {
+		case name == "hanging":
+			select {} // like a driver on a host whose kernel blocks
+		case name == "namespace" && note != "":
+			return sandbox.Report{Driver: name, Notes: []string{note}}
+		case name == "namespace":
+			return sandbox.Report{Driver: name, Available: true, Network: true, Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true}}
 		}
-		return []sandbox.Report{other, {Driver: "namespace", Available: true, Network: true, Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true}}}
+		return sandbox.Report{Driver: name}
 	}
 	code := cli.Main(context.Background(), env)
 	stop()

@@ -93,7 +93,8 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 		},
 		ReadPassword: func(context.Context) ([]byte, error) { return []byte("typed"), nil },
 		Serve:        func(context.Context, config.Config, func(cli.ServerInfo)) error { return nil },
-		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
+		Isolations:   func() []string { return nil },
+		Probe:        func(context.Context, config.Config, string) sandbox.Report { return sandbox.Report{} },
 		Programs:     func(context.Context) ([]agentcli.Installed, error) { return nil, nil },
 	}
 	return p

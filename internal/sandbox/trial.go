@@ -31,7 +31,12 @@ func TryOverlay(ctx context.Context, d Driver, dir string) error {
 	})
 }
 
-func try(ctx context.Context, d Driver, dir string, complete func(own string, s *Spec) error) (err error) {
+func try(ctx context.Context, d Driver, dir string, complete func(own string, s *Spec) error) error {
+	return inTrial(ctx, d, dir, complete, func(Sandbox) error { return nil })
+}
+
+// inTrial prepares a sandbox whose spec was completed, calls use with it, and closes it.
+func inTrial(ctx context.Context, d Driver, dir string, complete func(own string, s *Spec) error, use func(Sandbox) error) (err error) {
 	own, err := os.MkdirTemp(dir, "trial-")
 	if err != nil {
 		return err
@@ -53,5 +58,28 @@ func try(ctx context.Context, d Driver, dir string, complete func(own string, s 
 	if err != nil {
 		return err
 	}
-	return b.Close(context.WithoutCancel(ctx))
+	if n := b.Network(); n != nil {
+		defer n.Close()
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), SetupLimit)
+	defer cancel()
+	return errors.Join(use(b), b.Close(closing))
+}
+
+// TryCommand is like Try, and also runs a command in the sandbox. It returns nil if the
+// command ended, whatever its exit code, or if the sandbox does not contain its program.
+func TryCommand(ctx context.Context, d Driver, dir string, network bool) error {
+	return inTrial(ctx, d, dir, func(_ string, s *Spec) error {
+		s.Network = network
+		return nil
+	}, func(b Sandbox) error {
+		err := b.Start(ctx, Command{Argv: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}})
+		if _, ok := errors.AsType[*Error](err); ok {
+			return nil
+		}
+		if err == nil {
+			_, err = b.Wait(ctx)
+		}
+		return err
+	})
 }

@@ -42,7 +42,7 @@ func (w *Worker) work(ctx context.Context) error {
 		stopTaking()
 		<-takeEnded
 		w.stopAll(run.ErrLeaseLost) // runs that were taken in the meantime
-		w.wg.Wait()
+		w.awaitStopped(w.allEnded())
 	}
 	if leaseErr != nil {
 		return leaseErr
@@ -58,10 +58,9 @@ func (w *Worker) work(ctx context.Context) error {
 
 // drain waits for the runs, at most for the drain time, and then ends the remaining
 // runs. If the lease is lost meanwhile, it ends the runs at once and returns the
-// reason.
+// reason. It does not wait longer than StopLimit for runs that were ended.
 func (w *Worker) drain(lost <-chan error) (err error) {
-	done := make(chan struct{})
-	go func() { w.wg.Wait(); close(done) }()
+	done := w.allEnded()
 	cause := run.ErrDrained
 	select {
 	case <-done:
@@ -70,8 +69,25 @@ func (w *Worker) drain(lost <-chan error) (err error) {
 		cause = run.ErrLeaseLost
 	}
 	w.stopAll(cause)
-	<-done
+	w.awaitStopped(done)
 	return err
+}
+
+// allEnded returns a channel that is closed when all runs have ended.
+func (w *Worker) allEnded() <-chan struct{} {
+	done := make(chan struct{})
+	go func() { w.wg.Wait(); close(done) }()
+	return done
+}
+
+// awaitStopped waits for runs that were stopped, at most for StopLimit. Runs whose
+// sandboxes do not end are left to the next start of the worker.
+func (w *Worker) awaitStopped(done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-time.After(w.c.StopLimit):
+		w.c.Logger.Error("runs do not end; the next start removes what they left", "runs", w.held())
+	}
 }
 
 // renew renews the lease every third of its duration until ctx ends. It returns an

@@ -27,6 +27,7 @@ import (
 const (
 	DefaultCapacity   = 64
 	DefaultDrain      = 30 * time.Second
+	DefaultStopLimit  = 30 * time.Second
 	DefaultCacheBytes = 10 << 30
 )
 
@@ -39,12 +40,16 @@ type Config struct {
 	PoolSize   int           // number of sandboxes that are prepared in advance
 	Drain      time.Duration // time for which runs may continue when the worker stops
 	CacheBytes int64         // maximum bytes of unused cached checkouts
+	FirstTrial time.Duration // pause before the first trial on an unhealthy host; it doubles after each failure
+	StopLimit  time.Duration // time in which runs must end after the drain time
 }
 
 func (c *Config) setDefaults() {
 	c.SetDefaults()
 	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
 	c.Drain = cmp.Or(c.Drain, DefaultDrain)
+	c.FirstTrial = cmp.Or(c.FirstTrial, firstTrial)
+	c.StopLimit = cmp.Or(c.StopLimit, DefaultStopLimit)
 	c.CacheBytes = cmp.Or(c.CacheBytes, DefaultCacheBytes)
 }
 
@@ -67,7 +72,7 @@ func New(ctx context.Context, c Config) (*Worker, error) {
 	if err := c.Driver.Sweep(ctx); err != nil {
 		return nil, fmt.Errorf("sweep sandboxes: %w", err)
 	}
-	shared := &run.Shared{Config: c.Config, Starts: new(checkout.Starts), WorkDir: filepath.Join(c.Dir, "work")}
+	shared := &run.Shared{Config: c.Config, Starts: new(checkout.Starts), WorkDir: filepath.Join(c.Dir, "work"), Health: run.NewHealth(c.Logger)}
 	if err := c.clearWork(shared.WorkDir); err != nil {
 		return nil, fmt.Errorf("clear work folder: %w", err)
 	}
@@ -77,7 +82,7 @@ func New(ctx context.Context, c Config) (*Worker, error) {
 		return nil, err
 	}
 	shared.Pool = pool.New(pool.Config{
-		Driver: shared.Starts.Driver(c.Driver), Dir: shared.WorkDir, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
+		Driver: shared.Sandboxes(c.Driver), Dir: shared.WorkDir, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
 		Size: c.PoolSize, Resources: c.Resources, Network: shared.Networked(ctx, c.Driver), Logger: c.Logger,
 	})
 	return &Worker{c: c, shared: shared, runs: map[string]*run.Run{}, freed: make(chan struct{}, 1)}, nil
@@ -121,6 +126,10 @@ func (w *Worker) Run(ctx context.Context) error {
 // take requests runs while there is capacity, and starts them.
 func (w *Worker) take(ctx context.Context, workerID string) {
 	for ctx.Err() == nil {
+		if w.Healthy() != nil {
+			w.recover(ctx)
+			continue
+		}
 		free := w.c.Capacity - len(w.held())
 		if free <= 0 {
 			select {
@@ -129,11 +138,11 @@ func (w *Worker) take(ctx context.Context, workerID string) {
 			}
 			continue
 		}
-		assigned, err := w.c.Dispatcher.Next(ctx, workerID, free)
+		assigned, err := w.next(ctx, workerID, free)
 		for _, a := range assigned {
 			w.start(ctx, a)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && w.Healthy() == nil {
 			w.c.Logger.Warn("cannot take runs; trying again", "error", err)
 			pause(ctx, 500*time.Millisecond)
 		}

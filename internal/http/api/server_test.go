@@ -81,6 +81,11 @@ func TestHealth(t *testing.T) {
 	if !strings.Contains(w.log.String(), "locked") {
 		t.Error("the log does not contain the cause")
 	}
+	broken = &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "Sandboxes do not start."}
+	a = w.do(request{method: "GET", path: "/readyz", token: "-", failing: true})
+	if a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "Sandboxes do not start.") {
+		t.Errorf("/readyz returned %d %s", a.StatusCode, a.body)
+	}
 }
 
 func TestBearerIgnoresCase(t *testing.T) {

@@ -148,8 +148,15 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	return o
 }
 
-// setupFailed returns the outcome of a run after a failed step.
+// setupFailed returns the outcome of a run after a failed step. The agent's command has
+// not started.
 func (s *state) setupFailed(step string, err error) outcome {
+	s.recordFailure(err)
+	if s.life.endedBy(errTimeLimit) {
+		s.log.Error("the time limit passed before the sandbox had started", "step", step, "error", err)
+		return failed(stint.ReasonSandboxError, fmt.Sprintf("The sandbox did not start within the run's time limit of %s (step: %s). "+
+			"Start the run again; if it fails again, the server's operator can run 'stint doctor'.", s.limits().time, step))
+	}
 	if o, ok := interruption(context.Cause(s.life.ctx), s.limits()); ok {
 		return o
 	}
@@ -160,5 +167,9 @@ func (s *state) setupFailed(step string, err error) outcome {
 		return failed(stint.ReasonSetupFailed, setup.Message)
 	}
 	s.log.Error("run could not be executed", "step", step, "error", err)
+	if errors.Is(err, sandbox.ErrTimeLimit) {
+		return failed(stint.ReasonSandboxError, fmt.Sprintf("The sandbox did not start: the server's machine did not set it up within %s. "+
+			"Start the run again; if it fails again, the server's operator can run 'stint doctor'.", s.SetupLimit))
+	}
 	return failed(stint.ReasonSandboxError, "The run could not be set up because of a fault of the server (step: "+step+"). Try again; the server's log has the details.")
 }

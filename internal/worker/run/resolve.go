@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/stint-dev/stint"
@@ -33,7 +34,7 @@ func resolve(ctx context.Context, s *state) (release undo, err error) {
 	if !d.Placement.Fits(s.Labels) {
 		return nil, stint.InvalidParam("placement.labels", "The agent asks for a worker with other labels than this one has. Change 'placement.labels' in the agent's definition, or ask the operator to start a server with --labels.")
 	}
-	if s.driver, err = s.driverOf(ctx, d.Sandbox); err != nil {
+	if s.driver, err = s.isolator(ctx, d.Sandbox); err != nil {
 		return nil, err
 	}
 	if release, err = s.acquireImage(ctx, d.Image); err != nil {
@@ -59,9 +60,39 @@ func (s *state) resolveFramework(ctx context.Context, d *stint.Definition) (err 
 	return err
 }
 
+// isolator returns the driver of the isolator that a definition names. The first use of
+// an isolator prepares sandboxes as a trial, so it has the time limit of a set-up.
+func (s *state) isolator(ctx context.Context, name string) (sandbox.Driver, error) {
+	d, err := s.openDriver(ctx, name)
+	if errors.Is(err, sandbox.ErrTimeLimit) {
+		err = &startError{name, err}
+	}
+	return d, err
+}
+
+// openDriver is like driverOf, with a time limit.
+func (c *Config) openDriver(ctx context.Context, name string) (sandbox.Driver, error) {
+	if c.isDefault(name) {
+		return c.Driver, nil
+	}
+	var d sandbox.Driver // read only after driverOf has returned
+	err := sandbox.Within(ctx, c.SetupLimit, "open the isolation", func(ctx context.Context) (err error) {
+		d, err = c.driverOf(ctx, name)
+		return err
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (c *Config) isDefault(name string) bool {
+	return name == "" || name == "default" || name == c.Driver.Name()
+}
+
 // driverOf returns the driver of the isolator that a definition names.
 func (c *Config) driverOf(ctx context.Context, name string) (sandbox.Driver, error) {
-	if name == "" || name == "default" || name == c.Driver.Name() {
+	if c.isDefault(name) {
 		return c.Driver, nil
 	}
 	if c.Isolator == nil {
@@ -135,11 +166,21 @@ func (s *Shared) Networked(ctx context.Context, d sandbox.Driver) bool {
 }
 
 // report returns the capabilities of a driver on this host. It caches the result of
-// the driver's probe.
+// the driver's probe if the driver works.
 func (s *Shared) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
-	known, ok := s.reports.Load(d.Name())
-	if !ok {
-		known, _ = s.reports.LoadOrStore(d.Name(), d.Probe(ctx))
+	if known, ok := s.reports.Load(d.Name()); ok {
+		return known.(sandbox.Report)
 	}
+	r := sandbox.Bound(d, s.SetupLimit).Probe(ctx)
+	if !r.Available {
+		return r // the host can recover
+	}
+	known, _ := s.reports.LoadOrStore(d.Name(), r)
 	return known.(sandbox.Report)
+}
+
+// Sandboxes returns a driver that is like d, with time limits, and records the starts of
+// processes.
+func (s *Shared) Sandboxes(d sandbox.Driver) sandbox.Driver {
+	return s.Starts.Driver(sandbox.Bound(d, s.SetupLimit))
 }

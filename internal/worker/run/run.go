@@ -64,6 +64,7 @@ type Config struct {
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel or any other cause except the time limit and the loss of the lease
 	TimeoutGrace time.Duration     // between SIGTERM and SIGKILL after the time limit
 	Labels       map[string]string // of the worker, for placement
+	SetupLimit   time.Duration     // time limit of each of Prepare, Attach, and Start of a sandbox
 	Resources    sandbox.Resources // limits that apply if the definition does not set them
 }
 
@@ -76,6 +77,7 @@ func (c *Config) SetDefaults() {
 	c.ExitGrace = cmp.Or(c.ExitGrace, DefaultExitGrace)
 	c.CancelGrace = cmp.Or(c.CancelGrace, DefaultCancelGrace)
 	c.TimeoutGrace = cmp.Or(c.TimeoutGrace, DefaultTimeoutGrace)
+	c.SetupLimit = cmp.Or(c.SetupLimit, sandbox.SetupLimit)
 }
 
 // Shared contains the parts that all runs of a worker use. It is safe for concurrent use.
@@ -85,6 +87,7 @@ type Shared struct {
 	Starts  *checkout.Starts
 	Pool    *pool.Pool
 	WorkDir string // contains the folders of the runs
+	Health  *Health
 
 	reports sync.Map // sandbox.Report by the driver's name
 }

@@ -20,9 +20,9 @@ func prepareSandbox(ctx context.Context, s *state) (undo, error) {
 	begin := s.Now()
 	spec := s.dirs.Spec(s.a.Run.ID)
 	spec.Image, spec.Resources, spec.Mounts, spec.Network = s.image, s.resources(), s.mounts, s.Networked(ctx, s.driver)
-	box, err := s.Starts.Driver(s.driver).Prepare(ctx, spec)
+	box, err := s.Sandboxes(s.driver).Prepare(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("prepare sandbox: %w", err)
+		return nil, s.startFailed(fmt.Errorf("prepare sandbox: %w", err))
 	}
 	s.sandbox = box
 	metadata := s.since(begin)
@@ -41,7 +41,7 @@ func (s *state) attach(ctx context.Context) (bool, error) {
 		s.output.System("info", "The sandbox is ready.", map[string]any{"driver": s.driver.Name(), "prepared": "ahead"})
 		return true, nil
 	case !errors.Is(err, sandbox.ErrAttach):
-		return false, fmt.Errorf("attach to sandbox: %w", err)
+		return false, s.startFailed(fmt.Errorf("attach to sandbox: %w", err))
 	}
 	if err := s.closeSandbox(ctx); err != nil {
 		return false, fmt.Errorf("close sandbox: %w", err)

@@ -46,8 +46,9 @@ func start(ctx context.Context, s *state) (undo, error) {
 		Stdout: s.output.Writer(framework.Stdout), Stderr: s.output.Writer(framework.Stderr),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start command: %w", err)
+		return nil, s.startFailed(fmt.Errorf("start command: %w", err))
 	}
+	s.Health.started()
 	metadata := map[string]any{"framework": s.framework()}
 	if s.cli.Version != "" {
 		metadata["version"] = s.cli.Version
