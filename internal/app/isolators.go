@@ -158,7 +158,7 @@ func (s *isolators) named(ctx context.Context, name string) (sandbox.Driver, err
 		return nil, err
 	}
 	d, err := s.get(ctx, name)
-	if errors.Is(err, sandbox.ErrTimeLimit) {
+	if errors.Is(err, sandbox.ErrTimeLimit) || errors.Is(err, context.DeadlineExceeded) {
 		return nil, err // the host is responsible, not the definition
 	}
 	if err != nil {
@@ -225,6 +225,9 @@ func Probe(ctx context.Context, c config.Config, name string) sandbox.Report {
 	}
 	defer func() { _ = sandbox.Remove(dir) }() // a temporary folder
 	d, err := open(ctx, name, hostParts{c: &c, state: dir, instance: fmt.Sprintf("doctor-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)})
+	if ctx.Err() != nil {
+		err = errors.New("a trial did not end in time")
+	}
 	if err != nil {
 		report.Notes = []string{err.Error()}
 		return report

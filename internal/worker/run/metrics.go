@@ -40,6 +40,7 @@ func (s *state) sample(ctx context.Context, cpu *cpuMeter, place *store.Place) {
 		s.log.Debug("measure sandbox", "error", err)
 		return
 	}
+	s.memoryKills = max(s.memoryKills, u.OOMKills)
 	sample := stint.MetricsSample{
 		Timestamp:    stint.TimeOf(now),
 		CPUPercent:   cpu.percent(u, now),
@@ -49,6 +50,21 @@ func (s *state) sample(ctx context.Context, cpu *cpuMeter, place *store.Place) {
 	if err := s.Dispatcher.Sample(ctx, s.a.Run.ID, []stint.MetricsSample{sample}, place); err != nil {
 		s.log.Warn("store metrics", "error", err)
 	}
+}
+
+// warnOfMemoryKills adds a warning to the log if processes were killed for the memory limit
+// although the run did not end for this reason.
+func (s *state) warnOfMemoryKills() {
+	if s.memoryKills == 0 || s.outcome.reason == stint.ReasonOutOfMemory {
+		return
+	}
+	metadata := map[string]any{"kills": s.memoryKills}
+	limit := "the memory limit"
+	if m := s.resources().Memory; m > 0 {
+		limit += " of " + stint.Size(m).String()
+		metadata["memoryLimitBytes"] = m
+	}
+	s.output.System("warn", "A process in the sandbox was killed because "+limit+" was reached, and the agent went on. Raise resources.memory in the agent's definition if its result is incomplete.", metadata)
 }
 
 // minInterval is the shortest interval over which CPU use is computed. Over a shorter

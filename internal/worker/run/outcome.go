@@ -167,7 +167,7 @@ func (s *state) setupFailed(step string, err error) outcome {
 		return failed(stint.ReasonSetupFailed, setup.Message)
 	}
 	s.log.Error("run could not be executed", "step", step, "error", err)
-	if errors.Is(err, sandbox.ErrTimeLimit) {
+	if errors.Is(err, sandbox.ErrTimeLimit) || errors.Is(err, context.DeadlineExceeded) {
 		return failed(stint.ReasonSandboxError, fmt.Sprintf("The sandbox did not start: the server's machine did not set it up within %s. "+
 			"Start the run again; if it fails again, the server's operator can run 'stint doctor'.", s.SetupLimit))
 	}

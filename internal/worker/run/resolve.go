@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/stint-dev/stint"
@@ -64,10 +63,10 @@ func (s *state) resolveFramework(ctx context.Context, d *stint.Definition) (err 
 // an isolator prepares sandboxes as a trial, so it has the time limit of a set-up.
 func (s *state) isolator(ctx context.Context, name string) (sandbox.Driver, error) {
 	d, err := s.openDriver(ctx, name)
-	if errors.Is(err, sandbox.ErrTimeLimit) {
-		err = &startError{name, err}
+	if err != nil {
+		return nil, s.startFailed(err)
 	}
-	return d, err
+	return d, nil
 }
 
 // openDriver is like driverOf, with a time limit.

@@ -143,6 +143,8 @@ type state struct {
 	started    bool                   // the agent may have run, so its state must be stored
 	outcome    outcome
 	saved      saved
+
+	memoryKills int64 // processes killed for the memory limit; written by sampleUsage
 }
 
 // New returns a run. ctx must not end before the run does; use LoseOwnership to

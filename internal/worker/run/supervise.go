@@ -35,6 +35,7 @@ func supervise(ctx context.Context, s *state) (undo, error) {
 		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": s.Now().Sub(begin).Milliseconds(),
 	})
 	s.outcome = decide(s.facts(ctx, exit))
+	s.warnOfMemoryKills()
 	return nil, nil
 }
 
