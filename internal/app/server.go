@@ -223,6 +223,16 @@ func (s *server) openWorker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open worker: %w", err)
 	}
+	return s.endEarlierWorkers(ctx)
+}
+
+// endEarlierWorkers ends or re-queues the runs of earlier processes of this installation.
+// The state that they left is stored later.
+func (s *server) endEarlierWorkers(ctx context.Context) error {
+	running, err := s.db.RunningOnHost(ctx, s.data.host)
+	if err != nil {
+		return err
+	}
 	if err := s.db.EndWorkersOnHost(ctx, s.data.host); err != nil {
 		return fmt.Errorf("end earlier workers: %w", err)
 	}
@@ -233,6 +243,15 @@ func (s *server) openWorker(ctx context.Context) error {
 	if lost > 0 {
 		s.log.Warn("ended or re-queued the runs of an earlier process", "runs", lost)
 	}
+	var ended []string
+	for _, id := range running {
+		if status, _, err := s.db.RunState(ctx, id); err != nil {
+			return err
+		} else if status.Final() {
+			ended = append(ended, id)
+		}
+	}
+	s.worker.ReportMissing(ctx, ended)
 	return nil
 }
 

@@ -35,6 +35,11 @@ type Dispatcher interface {
 	// AddCheckpoint attaches a checkpoint to a run that has already ended, for
 	// example because it was cancelled; see store.Runs.AddCheckpoint.
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error
+	// AddLogs adds entries to the system log of a run, also of an ended one.
+	AddLogs(ctx context.Context, runID string, entries []stint.LogEntry) error
+	// Hold keeps the pending runs of a session from being assigned to this worker until
+	// release is called, because the state of their predecessor is being stored.
+	Hold(sessionID string) (release func())
 	// Finish ends a run with an outcome; see store.Runs.
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error)
 	// Renew extends the worker's lease. holds contains the IDs of the runs that the

@@ -64,6 +64,16 @@ func (l *Local) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 	return nil
 }
 
+// AddLogs adds entries to the system log of a run.
+func (l *Local) AddLogs(ctx context.Context, runID string, entries []stint.LogEntry) error {
+	ctx, cancel := context.WithTimeout(ctx, store.CommitLimit)
+	defer cancel()
+	if err := l.c.Store.AddLogs(ctx, runID, entries); err != nil {
+		return fmt.Errorf("add to the log of %s: %w", runID, err)
+	}
+	return nil
+}
+
 // NotifyEnded wakes the readers and the worker of a run that ended, and workers
 // that wait for runs.
 func (l *Local) NotifyEnded(runID string) {

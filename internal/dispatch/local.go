@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ type Store interface {
 	store.Workers
 	Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error)
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
+	AddLogs(ctx context.Context, run string, entries []stint.LogEntry) error
 	AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error)
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) (store.Run, error)
@@ -66,8 +68,9 @@ type Local struct {
 	c      Config
 	paused chan struct{} // receives a value after a run was queued again; capacity 1
 
-	mu   sync.Mutex // guards idle
-	idle []*waiter  // workers that wait in Next; the last one is taken first
+	mu   sync.Mutex     // guards idle and held
+	idle []*waiter      // workers that wait in Next; the last one is taken first
+	held map[string]int // number of calls of Hold by session
 }
 
 var _ Dispatcher = (*Local)(nil)
@@ -87,7 +90,7 @@ func NewLocal(c Config) *Local {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 	}
-	return &Local{c: c, paused: make(chan struct{}, 1)}
+	return &Local{c: c, paused: make(chan struct{}, 1), held: map[string]int{}}
 }
 
 // Register adds a worker.
@@ -125,11 +128,39 @@ func (l *Local) Next(ctx context.Context, workerID string, free int) ([]Assignme
 func (l *Local) claim(ctx context.Context, workerID string, limit int) ([]store.Claim, error) {
 	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
-	return l.c.Store.Claim(ctx, l.claimer(workerID, limit))
+	l.mu.Lock()
+	c := l.claimer(workerID, limit)
+	l.mu.Unlock()
+	return l.c.Store.Claim(ctx, c)
 }
 
 func (l *Local) claimer(workerID string, limit int) store.ClaimRequest {
-	return store.ClaimRequest{WorkerID: workerID, Max: limit, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now()), Labels: l.c.Labels}
+	return store.ClaimRequest{
+		WorkerID: workerID, Max: limit, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now()), Labels: l.c.Labels,
+		Without: slices.Sorted(maps.Keys(l.held)),
+	}
+}
+
+// Hold excludes the runs of a session from claims until release is called.
+func (l *Local) Hold(sessionID string) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[sessionID]++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		if l.held[sessionID]--; l.held[sessionID] == 0 {
+			delete(l.held, sessionID)
+		}
+		l.mu.Unlock()
+		l.c.Bus.Publish(notify.TopicQueue)
+	})
+}
+
+// IsHeld reports whether the runs of a session wait for the state of their predecessor.
+func (l *Local) IsHeld(sessionID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[sessionID] > 0
 }
 
 // wait adds the worker to the list of idle workers and waits. It returns the runs that

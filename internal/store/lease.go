@@ -33,6 +33,8 @@ type Workers interface {
 	// EndWorker ends the lease of a worker at once. From then on the worker
 	// cannot claim, append, or finish, and the next Reap handles its runs.
 	EndWorker(ctx context.Context, id string) error
+	// RunningOnHost returns the IDs of the running runs of all incarnations on a host.
+	RunningOnHost(ctx context.Context, host string) ([]string, error)
 	// EndWorkersOnHost ends the leases of all incarnations on a host. A server
 	// calls it at its start, before it registers its worker.
 	EndWorkersOnHost(ctx context.Context, host string) error

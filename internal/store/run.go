@@ -88,6 +88,9 @@ type Runs interface {
 	Sessions(ctx context.Context, org string, r Range) ([]Session, error)
 	Checkpoint(ctx context.Context, org, id string) (Checkpoint, error)
 
+	// AddLogs adds entries to the side log of a run, whatever its status. A retry adds
+	// them again.
+	AddLogs(ctx context.Context, run string, entries []stint.LogEntry) error
 	// AddMetrics stores samples of a run. A sample replaces one with the same
 	// time. If place is not nil and the run is running in its epoch, it also records
 	// where the attempt executes.
@@ -153,6 +156,7 @@ type ClaimRequest struct {
 	PerAgent int // limit of running runs per agent; 0 means none
 	At       stint.Time
 	Labels   map[string]string // of the worker; runs that require others are not claimed
+	Without  []string          // sessions whose runs are not claimed
 }
 
 // Claim is a run that a worker now owns at Position.

@@ -7,17 +7,13 @@ package worker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/dispatch"
-	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/worker/checkout"
 	"github.com/stint-dev/stint/internal/worker/run"
@@ -62,18 +58,27 @@ type Worker struct {
 	runs map[string]*run.Run
 
 	freed chan struct{} // receives a value after a run has ended; capacity 1
-	wg    sync.WaitGroup
+
+	leftMu sync.Mutex    // guards left
+	left   []leftRun     // runs whose state is to be stored
+	found  chan struct{} // receives a value after left has grown; capacity 1
+
+	wg sync.WaitGroup
 }
 
-// New returns a worker. It first removes the sandboxes and work folders that an earlier
-// process left, but keeps cached checkouts.
+// New returns a worker. It first removes the sandboxes that an earlier process left, and
+// moves its work folders aside. It keeps cached checkouts. The dispatcher holds the
+// sessions of runs whose state Run will store.
 func New(ctx context.Context, c Config) (*Worker, error) {
 	c.setDefaults()
 	if err := c.Driver.Sweep(ctx); err != nil {
 		return nil, fmt.Errorf("sweep sandboxes: %w", err)
 	}
+	w := &Worker{c: c, runs: map[string]*run.Run{}, freed: make(chan struct{}, 1), found: make(chan struct{}, 1)}
 	shared := &run.Shared{Config: c.Config, Starts: new(checkout.Starts), WorkDir: filepath.Join(c.Dir, "work"), Health: run.NewHealth(c.Logger)}
-	if err := c.clearWork(shared.WorkDir); err != nil {
+	shared.Keep = w.keep
+	w.shared = shared
+	if err := w.setAside(); err != nil {
 		return nil, fmt.Errorf("clear work folder: %w", err)
 	}
 	var err error
@@ -85,23 +90,7 @@ func New(ctx context.Context, c Config) (*Worker, error) {
 		Driver: shared.Sandboxes(c.Driver), Dir: shared.WorkDir, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
 		Size: c.PoolSize, Resources: c.Resources, Network: shared.Networked(ctx, c.Driver), Logger: c.Logger,
 	})
-	return &Worker{c: c, shared: shared, runs: map[string]*run.Run{}, freed: make(chan struct{}, 1)}, nil
-}
-
-// clearWork makes an empty work folder. The old folder is renamed and then removed. If
-// the removal fails, a warning asks the operator to remove the folder.
-func (c *Config) clearWork(work string) error {
-	aside := filepath.Join(c.Dir, "aside")
-	if err := os.MkdirAll(aside, 0o700); err != nil {
-		return err
-	}
-	if err := os.Rename(work, filepath.Join(aside, c.IDs.New(stint.PrefixSandbox))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := sandbox.Remove(aside); err != nil {
-		c.Logger.Warn("folders of earlier runs could not be removed; remove them by hand", "folder", aside, "error", err)
-	}
-	return os.Mkdir(work, 0o700)
+	return w, nil
 }
 
 // Run executes runs until ctx ends, and returns nil when all runs have ended. After the
@@ -109,11 +98,14 @@ func (c *Config) clearWork(work string) error {
 // registers the worker again.
 func (w *Worker) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
-	var filler sync.WaitGroup
+	var background sync.WaitGroup
 	defer w.shared.Cache.Close()
-	filler.Go(func() { w.shared.Pool.Fill(filling) })
-	defer filler.Wait()
+	background.Go(func() { w.shared.Pool.Fill(filling) })
+	defer background.Wait()
 	defer stopFilling()
+	storing, stopStoring := context.WithCancel(ctx)
+	defer stopStoring()
+	background.Go(func() { w.storeLeft(storing) })
 	for ctx.Err() == nil {
 		if err := w.work(ctx); err != nil && ctx.Err() == nil {
 			w.c.Logger.Error("the worker's registration ended; registering again", "error", err)

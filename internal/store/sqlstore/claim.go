@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -149,7 +151,7 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 		step(counters.ApplyChanges, t.org),
 		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),
-		collect(&ids, scanCandidate, counters.Candidates, t.org, limitOf(c.PerAgent), n, labelsOf(c.ClaimRequest)))
+		c.candidates(&ids, t.org, n))
 	if err != nil || !held || !open {
 		return 0, err
 	}
@@ -170,6 +172,21 @@ type candidate struct {
 
 func scanCandidate(r Row) (c candidate, err error) {
 	return c, r.Scan(&c.id, &c.session, &c.inherits, &c.epoch)
+}
+
+// candidates returns a step that reads the runs to be claimed next.
+func (c *claimer) candidates(list *[]candidate, org string, n int) Step {
+	statement, args := c.s.d.Counters.Candidates, []any{org, limitOf(c.PerAgent), n, labelsOf(c.ClaimRequest)}
+	if len(c.Without) > 0 {
+		var params []string
+		for _, session := range c.Without {
+			args = append(args, session)
+			params = append(params, fmt.Sprintf("$%d", len(args)))
+		}
+		const ready = "l.ready = 1"
+		statement = strings.Replace(statement, ready, ready+" and l.session_id not in ("+strings.Join(params, ", ")+")", 1)
+	}
+	return collect(list, scanCandidate, statement, args...)
 }
 
 // start changes locked, ready runs to running.

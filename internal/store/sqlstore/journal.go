@@ -138,6 +138,15 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (i
 	return 0, errContention
 }
 
+// AddLogs adds entries to the side log of a run.
+func (s *Store) AddLogs(ctx context.Context, run string, entries []stint.LogEntry) error {
+	b, err := EncodeBatch(store.Position{RunID: run}, store.Batch{Logs: entries})
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "adding log entries", func(ctx context.Context, q Querier) error { return InsertEntries(ctx, q, b) })
+}
+
 // InsertEntries appends the log entries of batches to the side logs of their runs. Each
 // batch must belong to a different run.
 func InsertEntries(ctx context.Context, q Querier, batches ...EncodedBatch) error {

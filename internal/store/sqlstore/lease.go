@@ -63,6 +63,13 @@ func (s *Store) EndWorker(ctx context.Context, id string) error {
 	return s.endLeases(ctx, `id = $1`, id)
 }
 
+// RunningOnHost returns the running runs of a host.
+func (s *Store) RunningOnHost(ctx context.Context, host string) ([]string, error) {
+	ids, err := all(ctx, s.db.Read, value[string], `select r.id from workers w join runs r on r.worker_id = w.id
+		where w.host = $1 and r.status = 'running' order by r.id`, host)
+	return ids, s.Wrap("finding the runs of a host", err)
+}
+
 // EndWorkersOnHost ends the leases of all incarnations on a host.
 func (s *Store) EndWorkersOnHost(ctx context.Context, host string) error {
 	return s.endLeases(ctx, `host = $1`, host)

@@ -37,6 +37,7 @@ type Signals interface {
 	Heard()                               // the agent wrote something
 	Used(usage *stint.Usage, turns int64) // the agent reported its usage or turns
 	Ended()                               // the agent's terminal event was decoded; called once
+	Conversed(c framework.Conversation)   // the data that the next run needs has changed
 	Stop(reason error)                    // the run must end: ErrLimit or ErrNotReading
 }
 
@@ -78,6 +79,8 @@ type Pipeline struct {
 	tail    []byte                     // end of stderr, masked
 	closed  bool                       // later output is dropped
 	ended   bool                       // the terminal event was decoded
+
+	conversation framework.Conversation // as reported to Signals
 }
 
 // Open returns a pipeline and starts a goroutine that appends. The caller must call
@@ -97,7 +100,7 @@ func Open(ctx context.Context, c Config) *Pipeline {
 func (p *Pipeline) Decode(d framework.Decoder, protocol bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.decoder = d
+	p.decoder, p.conversation = d, d.Conversation()
 	if protocol {
 		p.events = newEventMasker(p.c.Masker)
 	}
@@ -156,6 +159,10 @@ func (p *Pipeline) apply(s framework.Step) {
 	}
 	if s.CloseStdin {
 		p.c.Stdin.CloseWrite()
+	}
+	if c := p.decoder.Conversation(); c != p.conversation {
+		p.conversation = c
+		p.c.Signals.Conversed(c)
 	}
 	if s.Ended && !p.ended {
 		p.ended = true

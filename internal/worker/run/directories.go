@@ -61,14 +61,23 @@ func (s *state) allocateDirs() (err error) {
 	return err
 }
 
-// releaseDirs closes the sandbox, removes the run's folders, and releases its
+// releaseDirs closes the sandbox, leaves the run's folders, and releases its
 // checkouts.
 func (s *state) releaseDirs(ctx context.Context) error {
-	err := errors.Join(s.closeSandbox(ctx), sandbox.Remove(s.dirs.Dir))
+	err := errors.Join(s.closeSandbox(ctx), s.leaveDirs())
 	for _, c := range s.checkouts {
 		c.Release()
 	}
 	return err
+}
+
+// leaveDirs removes the run's folders. If this worker has lost the run together with its
+// lease, or stops, it keeps them, so that Salvage can store the state.
+func (s *state) leaveDirs() error {
+	if s.started && s.life.stateLost() && s.Keep != nil {
+		return s.Keep(s.dirs.Dir)
+	}
+	return sandbox.Remove(s.dirs.Dir)
 }
 
 // listMounts sets the mounts of volumes, workspace, and agent CLI.

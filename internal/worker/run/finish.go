@@ -35,6 +35,7 @@ func finish(_ context.Context, s *state) (undo, error) {
 			return err
 		})
 		if err == nil {
+			s.dropRecord()
 			return nil, nil
 		}
 		if errors.Is(err, files.ErrNotPublished) {

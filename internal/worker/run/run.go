@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -88,6 +89,9 @@ type Shared struct {
 	Pool    *pool.Pool
 	WorkDir string // contains the folders of the runs
 	Health  *Health
+	// Keep is called with the folder of a run whose worker stops or lost its lease,
+	// instead of removing the folder. Its state can then be stored by Salvage.
+	Keep func(dir string) error
 
 	reports sync.Map // sandbox.Report by the driver's name
 }
@@ -144,7 +148,8 @@ type state struct {
 	outcome    outcome
 	saved      saved
 
-	memoryKills int64 // processes killed for the memory limit; written by sampleUsage
+	recorder    atomic.Pointer[recorder] // nil until the command is started
+	memoryKills int64                    // processes killed for the memory limit; written by sampleUsage
 }
 
 // New returns a run. ctx must not end before the run does; use LoseOwnership to

@@ -90,6 +90,10 @@ func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
 	if err := s.writeConversation(s.conversation()); err != nil {
 		return files.Ref{}, err
 	}
+	return s.commitHomeFiles(ctx)
+}
+
+func (s *state) commitHomeFiles(ctx context.Context) (files.Ref, error) {
 	return s.Library.CommitDir(ctx, s.a.OrgID, s.a.Plan.Home, s.dirs.Home, newHomeFiles(s.plan.State).dirOptions())
 }
 
@@ -98,7 +102,7 @@ func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
 func (s *state) commitWorkspace(ctx context.Context) (ref files.Ref, exact bool, err error) {
 	exact = true
 	o := files.DirOptions{OnMismatch: func(string) { exact = false }}
-	if s.base == nil {
+	if s.upper == "" {
 		ref, err = s.Library.CommitDir(ctx, s.a.OrgID, s.a.Plan.Workspace, s.dirs.Workspace, o)
 	} else {
 		ref, err = s.Library.CommitOverlay(ctx, s.a.OrgID, s.a.Plan.Workspace, s.upper, o)

@@ -41,10 +41,12 @@ func start(ctx context.Context, s *state) (undo, error) {
 		s.stdin.CloseWrite()
 	}
 	s.started = true
+	recorded := s.startRecording()
 	err = s.sandbox.Start(ctx, sandbox.Command{
 		Argv: s.plan.Argv, Env: env, Dir: in.WorkDir, Stdin: s.stdin,
 		Stdout: s.output.Writer(framework.Stdout), Stderr: s.output.Writer(framework.Stderr),
 	})
+	recorded()
 	if err != nil {
 		return nil, s.startFailed(fmt.Errorf("start command: %w", err))
 	}
