@@ -35,6 +35,20 @@ var claimCases = []testCase{
 		w.diff("claims at creation", 0, len(claims))
 		w.diff("later", []string{late.ID}, claim(map[string]string{"zone": "eu"}))
 	}},
+	{"Claim leaves out runs of the given sessions", func(w *world) {
+		first := w.home.start()
+		held, next := w.home.create(inSession(first.Run.SessionID)), w.home.create()
+		w.finish(first.Position, w.outcome(stint.Completed, w.home.checkpoint(first.Run)))
+		c, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: w.worker(), Max: 5, At: w.now(), Without: []string{"sess_x", held.SessionID}})
+		w.must(err, "Claim")
+		if len(c) != 1 || c[0].Run.ID != next.ID {
+			w.Errorf("Claim returned %d runs, want only %s", len(c), next.ID)
+		}
+		c, err = w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: w.worker(), Max: 5, At: w.now(), Without: []string{held.SessionID}})
+		w.must(err, "Claim")
+		w.diff("claims of a session that is left out", 0, len(c))
+		w.diff("claimed run", held.ID, w.claimOne(w.worker()).Run.ID)
+	}},
 	{"Claim starts a pending run", func(w *world) {
 		n := w.home.create(withAllFields, w.home.mounting("data"))
 		worker, at := w.worker(), w.now()

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -28,6 +29,23 @@ var leaseCases = []testCase{
 		hosts[0].Unseen, hosts[1].Unseen = 0, 0
 		w.diff("hosts", []store.Host{a, b}, hosts)
 		w.diff("hosts of a new database", 0, len(none))
+	}},
+	{"RunningOnHost returns the running runs of a host", func(w *world) {
+		here, there := w.workerOn("here", time.Hour), w.workerOn("there", time.Hour)
+		var want []string
+		for range 3 {
+			w.home.create()
+			want = append(want, w.claimOne(here).Run.ID)
+		}
+		w.cancel(w.home.org, want[1])
+		want = slices.Delete(want, 1, 2)
+		w.home.create()
+		w.claimOne(there)
+		w.must(w.s.EndWorker(w.ctx, here), "EndWorker")
+		slices.Sort(want)
+		got, err := w.s.RunningOnHost(w.ctx, "here")
+		w.must(err, "RunningOnHost")
+		w.diff("runs", want, got)
 	}},
 	{"Renew returns nothing if the worker owns all its runs", func(w *world) {
 		c := w.home.start()

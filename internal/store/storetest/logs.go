@@ -11,6 +11,18 @@ import (
 )
 
 var logCases = []testCase{
+	{"AddLogs adds entries to an ended run and changes nothing else", func(w *world) {
+		c := w.home.start()
+		first, second := w.entry("first"), w.entry("second")
+		w.finish(c.Position, w.outcome(stint.Completed, func(o *store.Outcome) { o.Logs = []stint.LogEntry{first} }))
+		before, events := w.home.run(c.Run.ID), w.events(c.Run.ID)
+		w.must(w.s.AddLogs(w.ctx, c.Run.ID, []stint.LogEntry{second}), "AddLogs")
+		got, err := w.s.LogSources(w.ctx, c.Run.ID, store.LogPosition{}, false, 100)
+		w.must(err, "LogSources")
+		w.diff("entries", []store.NumberedEntry{{Number: 1, LogEntry: first}, {Number: 2, LogEntry: second}}, got.Entries)
+		w.diff("events", events, w.events(c.Run.ID))
+		w.diff("run", before, w.home.run(c.Run.ID))
+	}},
 	{"entries are numbered from 1 and returned unchanged", func(w *world) {
 		c := w.home.start()
 		var want []store.NumberedEntry
