@@ -96,6 +96,16 @@ func (w *Worker) storeLeft(ctx context.Context) {
 	}
 }
 
+// releaseLeft releases the sessions of runs whose state the next start of the worker stores.
+func (w *Worker) releaseLeft() {
+	w.leftMu.Lock()
+	defer w.leftMu.Unlock()
+	for _, l := range w.left {
+		l.release()
+	}
+	w.left = nil
+}
+
 // The pauses between attempts to store the state of a run.
 var storePauses = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 

@@ -100,6 +100,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	defer w.shared.Cache.Close()
+	defer w.releaseLeft()
 	background.Go(func() { w.shared.Pool.Fill(filling) })
 	defer background.Wait()
 	defer stopFilling()
