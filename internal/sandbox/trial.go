@@ -59,7 +59,7 @@ func inTrial(ctx context.Context, d Driver, dir string, complete func(own string
 		return err
 	}
 	if n := b.Network(); n != nil {
-		defer n.Close()
+		defer func() { _ = n.Close() }() // nothing uses the network
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), SetupLimit)
 	defer cancel()
