@@ -111,7 +111,7 @@ type Metrics struct {
 	Summary MetricsSummary  `json:"summary"`
 }
 
-// Summarize returns the summary of samples, with an average of two decimals. Without
+// Summarize returns the summary of samples, with an average of three decimals. Without
 // samples, the average and the maximum are 0. totalMs becomes TotalDurationMs.
 func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 	s := MetricsSummary{TotalDurationMs: totalMs}
@@ -120,7 +120,7 @@ func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 		s.MaxMemoryUsedMb = max(s.MaxMemoryUsedMb, m.MemoryUsedMb)
 	}
 	if len(samples) > 0 {
-		s.AvgCPUPercent = math.Round(100*s.AvgCPUPercent/float64(len(samples))) / 100
+		s.AvgCPUPercent = math.Round(1000*s.AvgCPUPercent/float64(len(samples))) / 1000
 	}
 	return s
 }

@@ -63,6 +63,9 @@ type Runs interface {
 	// *FencedError. A call with the checkpoint that is already attached is a
 	// retry and succeeds.
 	//
+	// If the run was taken from the worker and is queued again, the state becomes that
+	// of the epoch's attempt; see AttemptState.
+	//
 	// AddCheckpoint is the only change of an ended run, and it adds no event:
 	// the complete event of such a run does not have the checkpoint and its
 	// version. Readers may rely on this: after the terminal event, the journal

@@ -227,7 +227,6 @@ func TestUnavailableFeatures(t *testing.T) {
 	for name, definition := range map[string]string{
 		"sandbox":   `{"framework":"shell","sandbox":"gvisor"}`,
 		"image":     `{"framework":"shell","image":"debian:12"}`,
-		"placement": `{"framework":"shell","placement":{"labels":{"gpu":"yes"}}}`,
 		"framework": `{"framework":"codex"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,6 +241,27 @@ func TestUnavailableFeatures(t *testing.T) {
 				t.Errorf("ended %s, %v, %v", r.Status, r.StatusReason, r.Error)
 			}
 		})
+	}
+}
+
+// TestPlacement checks that a run waits if the worker lacks a label that the definition
+// requires, and that later runs do not wait for it.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(context.Context, *fake.Proc) sandbox.Exit { return sandbox.Exit{} })
+	a := w.agent(`{"framework":"shell","placement":{"labels":{"gpu":"yes"}}}`)
+	waiting := w.create(stint.NewRun{Agent: "agent"})
+	_, _, err := w.store.AddAgentVersion(t.Context(), w.caller.OrgID, store.AgentVersion{Digest: "free", CreatedBy: "user:ann", AgentVersion: stint.AgentVersion{
+		ID: w.ids.New(stint.PrefixAgentVersion), AgentID: a.ID, CreatedAt: a.CreatedAt, Definition: json.RawMessage(`{"framework":"shell"}`),
+	}})
+	check(t, err)
+	if r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID); r.Status != stint.Completed {
+		t.Errorf("the run without labels ended as %s", r.Status)
+	}
+	r, err := w.store.Run(t.Context(), w.caller.OrgID, waiting.ID)
+	check(t, err)
+	if r.Status != stint.Pending {
+		t.Errorf("the run with labels is %s", r.Status)
 	}
 }
 

@@ -89,6 +89,34 @@ func retryEvent(r *store.Run, o store.Outcome, pause time.Duration) stint.Event 
 	return stint.Event{Type: stint.EventStatus, At: o.At, Data: encode(stint.StatusData{Status: stint.Pending, Attempt: int(r.Epoch), Note: note})}
 }
 
+// addAttemptState adds a state to the last attempt of a locked run that is queued again.
+// The attempt must not have another state.
+func (s *Store) addAttemptState(ctx context.Context, q Querier, r *store.Run, v *store.RunVersion, c *store.Checkpoint) error {
+	last, err := readState(ctx, q, r.ID)
+	if err == nil && last.Checkpoint.ID == c.ID {
+		return readAttempts(ctx, q, r) // the call is repeated
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	state, err := s.encodeState(ctx, q, r, store.Outcome{Version: v, Checkpoint: c})
+	if err != nil {
+		return err
+	}
+	var free bool
+	err = run(ctx, q,
+		exists(&free, `select 1 from attempts where run_id = $1 and number = $2 and state is null`, r.ID, r.Epoch),
+		step(`update attempts set state = null where run_id = $1 and number < $2`, r.ID, r.Epoch),
+		step(`update attempts set state = $3 where run_id = $1 and number = $2`, r.ID, r.Epoch, state))
+	if err == nil && !free {
+		err = errSlotTaken
+	}
+	if err != nil {
+		return err
+	}
+	return readAttempts(ctx, q, r)
+}
+
 // checkAttempt returns nil if an earlier Finish with the same position and token ended
 // the attempt and queued the run again, and errSlotTaken otherwise.
 func checkAttempt(ctx context.Context, q Querier, at store.Position, token string) error {

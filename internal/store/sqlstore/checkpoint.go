@@ -105,8 +105,11 @@ func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 		if err != nil {
 			return r, err
 		}
-		if !r.Status.Final() || token != "" || r.Epoch != at.Epoch || r.Epoch == 0 {
+		if r.Status == stint.Running || token != "" || r.Epoch != at.Epoch || r.Epoch == 0 {
 			return r, errSlotTaken
+		}
+		if r.Status == stint.Pending {
+			return r, s.addAttemptState(ctx, q, &r, v, &c)
 		}
 		if r.CheckpointID != nil {
 			if *r.CheckpointID != c.ID {

@@ -344,6 +344,32 @@ var attemptCases = []testCase{
 			w.diff(name+": checkpoint of the session", &o.Checkpoint.ID, session.CheckpointID)
 		}
 	}},
+	{"AddCheckpoint gives the state of a lost attempt to the next one", func(w *world) {
+		c := w.home.start(retries(2, stint.ReasonExitCode))
+		o := w.outcome(stint.Failed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
+		w.finish(c.Position, o)
+		lost := w.claimOne(w.worker())
+		w.lose(lost.Run.WorkerID)
+		saved := w.outcome(stint.Failed, w.home.withVersion("out", "later pages"), w.home.checkpoint(c.Run))
+		saved.Checkpoint.ID += "x"
+		for range 2 { // the second call is a repetition
+			r, err := w.s.AddCheckpoint(w.ctx, lost.Position, saved.Version, *saved.Checkpoint)
+			w.must(err, "AddCheckpoint")
+			w.diff("status", stint.Pending, r.Status)
+		}
+		got, err := w.s.AttemptState(w.ctx, c.Run.ID)
+		w.must(err, "AttemptState")
+		w.diff("state", store.AttemptState{Checkpoint: saved.Checkpoint, Version: saved.Version}, got)
+		_, err = w.s.AddCheckpoint(w.ctx, lost.Position, nil, *o.Checkpoint)
+		w.wantFenced(err, c.Run.ID, "AddCheckpoint of another checkpoint")
+		_, err = w.s.AddCheckpoint(w.ctx, c.Position, saved.Version, *saved.Checkpoint)
+		w.wantFenced(err, c.Run.ID, "AddCheckpoint of an earlier attempt")
+		third := w.claimOne(w.worker())
+		_, err = w.s.AddCheckpoint(w.ctx, lost.Position, saved.Version, *saved.Checkpoint)
+		w.wantFenced(err, c.Run.ID, "AddCheckpoint after another claim")
+		w.finish(third.Position, w.outcome(stint.Failed))
+		w.diff("checkpoint of the run", &saved.Checkpoint.ID, w.home.checkRun(c.Run.ID).CheckpointID)
+	}},
 	{"a state of an earlier collection epoch is refused", func(w *world) {
 		c := w.home.start(retries(1, stint.ReasonExitCode))
 		o := w.outcome(stint.Failed, w.home.checkpoint(c.Run))

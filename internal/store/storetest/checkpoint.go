@@ -81,7 +81,6 @@ var addCheckpointCases = []testCase{
 	{"AddCheckpoint requires the last epoch", func(w *world) {
 		old := w.home.start(retries(1))
 		w.lose(old.Run.WorkerID)
-		w.fencedCheckpoint(old, "a requeued run")
 		next := w.claimOne(w.worker())
 		w.fencedCheckpoint(next, "a running run")
 		w.cancel(w.home.org, old.Run.ID)
