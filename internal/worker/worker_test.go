@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
+	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/worker"
 )
 
