@@ -94,6 +94,11 @@ e2e: ## End-to-end tests
 docs: ## Write docs/cli.md, docs/configuration.md, and the recorded help
 	$(GO) test ./internal/cli ./internal/config -run '^Test(Help|Reference|Docs)$$' -update
 
+.PHONY: recording
+recording: build ## Record the demonstration in docs/demo.svg
+	$(GO) -C tools/recording build -o $(CURDIR)/bin/recording .
+	bin/recording docs/demo.svg 'stint demo' bin/stint demo
+
 .PHONY: dist
 dist: ## Build release archives and checksums in dist/
 	@tools/dist.sh
