@@ -9,13 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/config"
 )
 
 func (a *app) auth() *cobra.Command {
-	return a.parent("auth", "Log in and out of a server", a.authLogin(), a.authToken(), a.authStatus(), a.authLogout())
+	return a.parent("auth", "Log in and out of a server", a.authLogin(), a.authToken(), a.authStatus(), a.authList(), a.authSwitch(), a.authLogout())
 }
 
 func (a *app) authLogin() *cobra.Command {
@@ -31,7 +30,15 @@ On the server's own machine this works through a socket in the server's data
 folder, which only the folder's owner can open; no password is needed. From
 another machine use a token: create it there with 'stint auth login' and then
 'stint token create NAME', put it into STINT_TOKEN here, and the server's address
-into STINT_URL.`,
+into STINT_URL.
+
+The login becomes the current context. Its name, by default the server's host and
+the organisation, distinguishes several logins: 'stint auth switch' chooses one,
+and --context uses one for a single command. A login with the name of an existing
+context replaces that one and revokes its token.
+
+  stint auth login
+  stint auth login --org research --context research`,
 		Args: exactly(),
 	}
 	flags := c.Flags()
@@ -42,6 +49,9 @@ into STINT_URL.`,
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
 		if in.ExpiresAt, err = expiry(expires, a.Now()); err != nil {
 			return usage(c, "--expires: %s", err)
+		}
+		if a.context != "" && !validContext.MatchString(a.context) {
+			return usage(c, "--context: '%s' is not a name of letters, digits, and . _ : / @ -", a.context)
 		}
 		return a.login(ctx, data, in.complete(a.getenv))
 	})
@@ -56,6 +66,9 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if err != nil {
 		return err
 	}
+	if _, err := a.readContexts(); err != nil {
+		return err
+	}
 	socket := cfg.Socket()
 	login := loginAt
 	if wanted == "" || isLocal(wanted) {
@@ -68,19 +81,17 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if err != nil {
 		return err
 	}
-	me, err := a.keepLogin(ctx, wanted, made)
+	who, err := a.keepLogin(ctx, wanted, made)
 	if err != nil {
 		return errors.Join(err, revokeAt(ctx, socket, made))
 	}
-	if a.getenv("STINT_TOKEN") != "" {
-		a.note("STINT_TOKEN is set and takes precedence: unset it to use the new token.")
-	}
-	return a.printOne(me, meFields(cmp.Or(wanted, made.URL), me)...)
+	a.notePrecedence()
+	return a.printOne(who, who.fields(cmp.Or(wanted, made.URL))...)
 }
 
 // keepLogin tests a new token at the wanted server, by default the server on this
 // machine, and stores it.
-func (a *app) keepLogin(ctx context.Context, wanted string, made loginAnswer) (*client.Me, error) {
+func (a *app) keepLogin(ctx context.Context, wanted string, made loginAnswer) (*identity, error) {
 	if wanted != "" && wanted != made.URL && (!isLocal(wanted) || !isLocal(made.URL)) {
 		return nil, fmt.Errorf("the server of this machine is %s, not %s: omit --url to log in to it", made.URL, wanted)
 	}
@@ -93,12 +104,12 @@ func (a *app) keepLogin(ctx context.Context, wanted string, made loginAnswer) (*
 	if err != nil {
 		return nil, fmt.Errorf("the new token does not work at %s: %w", wanted, err)
 	}
-	path, err := a.writeCredentials(credentials{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name})
-	if err != nil {
+	login := credentials{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name}
+	name := cmp.Or(a.context, login.contextName())
+	if err := a.keep(ctx, name, login); err != nil {
 		return nil, err
 	}
-	a.note("The token is stored in %s.", path)
-	return me, nil
+	return &identity{me, name}, nil
 }
 
 func (a *app) noServer(wanted, socket string) error {
@@ -108,8 +119,15 @@ func (a *app) noServer(wanted, socket string) error {
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }
 
-func meFields(address string, me *client.Me) []string {
+// identity describes the token in use, and the context that contains it.
+type identity struct {
+	*client.Me
+	Context string `json:"context,omitempty"` // empty for a token in STINT_TOKEN
+}
+
+func (me *identity) fields(address string) []string {
 	return []string{
+		"context", me.Context,
 		"server", address,
 		"organisation", me.Organization.Name,
 		"user", me.User.Name,
@@ -137,48 +155,28 @@ func (a *app) authToken() *cobra.Command {
 
 func (a *app) authStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the server, user, and token in use", Args: exactly(),
+		Use: "status", Short: "Show the server, user, and token in use, and the other contexts", Args: exactly(),
 		RunE: a.call(func(ctx context.Context, c *client.Client, _ []string) error {
+			server, err := a.account()
+			if err != nil {
+				return err
+			}
 			me, err := c.Me(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printOne(me, meFields(c.URL(), me)...)
+			who := &identity{me, server.context}
+			if err := a.printOne(who, who.fields(c.URL())...); err != nil || a.json {
+				return err
+			}
+			stored, err := a.readContexts()
+			if err != nil || len(stored.Logins) < 2 {
+				return err
+			}
+			fmt.Fprintln(a.Stdout)
+			return a.listContexts()
 		}),
 	}
-}
-
-func (a *app) authLogout() *cobra.Command {
-	return &cobra.Command{
-		Use: "logout", Short: "Revoke the token and forget it", Args: exactly(),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.logout(ctx) }),
-	}
-}
-
-func (a *app) logout(ctx context.Context) error {
-	stored, err := a.readCredentials()
-	if err != nil {
-		return err
-	}
-	if stored.Token == "" {
-		a.note("You are not logged in.")
-		return nil
-	}
-	c, err := a.clientFor(stored.URL, stored.Token, 3)
-	if err == nil {
-		err = c.Tokens.Revoke(ctx, stored.TokenID)
-	}
-	if client.IsCode(err, stint.CodeInvalidAPIKey) || client.IsCode(err, stint.CodeResourceNotFound) {
-		err = nil // the token has expired or was revoked
-	}
-	if forgetErr := a.removeCredentials(); forgetErr != nil {
-		return errors.Join(err, forgetErr)
-	}
-	if err != nil {
-		return fmt.Errorf("the token was forgotten here but could not be revoked; end %s with 'stint token revoke': %w", stored.TokenID, err)
-	}
-	a.note("Logged out of %s; the token was revoked.", stored.URL)
-	return nil
 }
 
 // config loads the server's configuration as 'stint serve' does.

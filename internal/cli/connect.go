@@ -20,33 +20,62 @@ const defaultURL = "http://127.0.0.1:8700"
 // account is a server and the token for it.
 type account struct {
 	credentials
-	fromEnv bool // the token comes from STINT_TOKEN
+	context string // the context that contains the token; empty for STINT_TOKEN
 }
 
-// account returns the server and its token. The server is that of the flag --url,
-// STINT_URL, the stored credentials, or defaultURL, in this order. The token is
-// that of STINT_TOKEN or the stored one. The stored token is used only for the
-// server that it is stored with.
+// account returns the server and its token. The flag --context chooses a context and
+// takes precedence over the environment. Otherwise the server is that of the flag --url,
+// STINT_URL, the context in STINT_CONTEXT, the current context, or defaultURL, in this
+// order, and the token is that of STINT_TOKEN or of a context with this server. A stored
+// token is used only for the server that it is stored with.
 func (a *app) account() (account, error) {
-	stored, err := a.readCredentials()
+	stored, err := a.readContexts()
 	if err != nil {
 		return account{}, err
 	}
-	found := account{credentials: stored}
-	for _, address := range []string{a.getenv("STINT_URL"), a.url} {
-		if address != "" {
-			found.URL = strings.TrimRight(address, "/")
+	name := a.selected(stored)
+	var found account
+	if name != "" {
+		if found.credentials, err = stored.find(name); err != nil {
+			return account{}, err
 		}
+		found.context = name
 	}
-	if found.URL == "" {
-		found.URL = defaultURL
+	address := a.url
+	if a.context == "" {
+		address = cmp.Or(a.url, a.getenv("STINT_URL"))
 	}
-	if token := strings.TrimSpace(a.getenv("STINT_TOKEN")); token != "" {
-		found.Token, found.TokenID, found.fromEnv = token, "", true
-	} else if found.URL != stored.URL {
-		found.Token, found.TokenID = "", ""
+	address = strings.TrimRight(address, "/")
+	if token := strings.TrimSpace(a.getenv("STINT_TOKEN")); token != "" && a.context == "" {
+		return account{credentials: credentials{URL: cmp.Or(address, found.URL, defaultURL), Token: token}}, nil
 	}
-	return found, nil
+	if address == "" || address == found.URL {
+		found.URL = cmp.Or(found.URL, defaultURL)
+		return found, nil
+	}
+	if a.context != "" {
+		return account{credentials: credentials{URL: address}}, nil
+	}
+	return stored.only(address)
+}
+
+// selected returns the name of the context that the flag --context, STINT_CONTEXT, or the
+// configuration chooses, in this order.
+func (a *app) selected(stored *contexts) string {
+	return cmp.Or(a.context, a.getenv("STINT_CONTEXT"), stored.Current)
+}
+
+// only returns the account of the only context with the given server. Without such a
+// context, the account has no token.
+func (s *contexts) only(address string) (account, error) {
+	switch names := s.at(address); len(names) {
+	case 0:
+		return account{credentials: credentials{URL: address}}, nil
+	case 1:
+		return account{s.Logins[names[0]], names[0]}, nil
+	default:
+		return account{}, fmt.Errorf("there are several logins for %s: choose one of the contexts %s with --context", address, strings.Join(names, ", "))
+	}
 }
 
 // client returns a client for the current account. It makes few attempts, because

@@ -285,7 +285,7 @@ func (a *app) checkCredentials() finding {
 	if info.Mode().Perm()&0o077 != 0 {
 		return finding{Check: "login", Result: "warn", Message: fmt.Sprintf("%s can be read by others: chmod 600 %s", path, quote(path))}
 	}
-	if _, err := a.readCredentials(); err != nil {
+	if _, err := a.readContexts(); err != nil {
 		return finding{Check: "login", Result: "fail", Message: err.Error()}
 	}
 	return finding{Check: "login", Result: "ok", Message: "The token is stored in " + path + "."}

@@ -30,6 +30,7 @@ type app struct {
 	json    bool
 	verbose bool
 	url     string // --url
+	context string // --context
 }
 
 // Main runs the command in env.Args and returns the exit code. An interrupt
@@ -86,6 +87,7 @@ limit, 130 cancelled.`,
 	flags.BoolVar(&a.json, "json", false, "print JSON, one value per line")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print more on standard error")
 	flags.StringVar(&a.url, "url", "", "address of the server (also STINT_URL)")
+	flags.StringVar(&a.context, "context", "", "use this stored login: a name in 'stint auth list' (also STINT_CONTEXT)")
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start:"},
 		&cobra.Group{ID: "work", Title: "Work:"},

@@ -13,7 +13,7 @@ const variablePrefix = "STINT_"
 
 // otherVariables contains the environment variables that are not settings: those of the
 // client, and those that Stint sets for agents.
-var otherVariables = []string{"STINT_TOKEN", "STINT_URL", "STINT_MODEL_KEY", "STINT_PROMPT_FILE", "STINT_RUN_ID", "STINT_SESSION_ID"}
+var otherVariables = []string{"STINT_TOKEN", "STINT_URL", "STINT_CONTEXT", "STINT_MODEL_KEY", "STINT_PROMPT_FILE", "STINT_RUN_ID", "STINT_SESSION_ID"}
 
 // foreign matches variables that Stint's tests and the programs of frameworks use.
 var foreign = regexp.MustCompile(`^STINT_(.*_BIN|TEST_.*|SANDBOXTEST_.*)$`)
