@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stint-dev/stint/internal/framework/fakecli"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files in scripts")
@@ -25,6 +27,7 @@ var update = flag.Bool("update", false, "rewrite golden files in scripts")
 var bin string
 
 func TestMain(m *testing.M) {
+	fakecli.Main()
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "stint-bin-")
 	if err == nil {
@@ -57,6 +60,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fake, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
@@ -69,6 +76,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("USER", "ada")
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("BIN", bin)
+			e.Setenv("FAKE", fake)
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			return os.Mkdir(e.WorkDir+"/tmp", 0o777)
 		},
