@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/stint-dev/stint/internal/framework/fakecli"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files in scripts")
@@ -56,6 +57,19 @@ func build(dir string) error {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	runScripts(t, "testdata")
+}
+
+// TestProgramScripts runs the scripts that need programs which are not part of every
+// machine.
+func TestProgramScripts(t *testing.T) {
+	t.Parallel()
+	requirement.Programs(t, "git", "python3")
+	runScripts(t, "testdata/programs")
+}
+
+// runScripts runs the scripts in a folder as subtests.
+func runScripts(t *testing.T, dir string) {
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +79,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
+		Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			for _, v := range os.Environ() {
 				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "STINT_") || strings.HasPrefix(name, "XDG_") {

@@ -20,13 +20,14 @@ import (
 // pushOptions contains the flags of the command "push".
 type pushOptions struct {
 	client.PushOptions
+	git string // URL@REF of a repository; empty for a folder
 	dry bool
 }
 
 func (t volumeCommands) push() *cobra.Command {
 	var o pushOptions
 	c := &cobra.Command{
-		Use:   "push NAME DIR",
+		Use:   "push NAME {DIR | --git URL@REF}",
 		Short: fmt.Sprintf("Store a folder as the new version of %s", withArticle(t.kind)),
 		Long: fmt.Sprintf(`Push stores the files in DIR as a new version of %s, which is created if it
 does not exist. If the files equal the current version, nothing changes.
@@ -36,13 +37,33 @@ not changed since the last push are not read. An interrupted push can be
 repeated and continues where it stopped.
 
 Files that match a pattern in a %s file are left out. The patterns are
-written as in .gitignore and apply to the folder of that file.`, withArticle(t.kind), localdir.IgnoreFile),
-		Args: exactly("NAME", "DIR"),
+written as in .gitignore and apply to the folder of that file.
+
+With --git the files are those of a commit. The git program of this machine
+fetches it, with your access to the repository and without the history. REF is a
+branch, a tag, or all digits of a commit; the default is the default branch.
+Submodules are not fetched:
+
+  stint %s push code --git https://github.com/OWNER/REPOSITORY@v1.2.0`, withArticle(t.kind), localdir.IgnoreFile, t.kind),
+		Args: exactly("NAME", "[DIR]"),
 	}
+	c.Flags().StringVar(&o.git, "git", "", "store the files of URL@REF, a branch, tag, or commit of a git repository")
 	c.Flags().StringVarP(&o.Message, "message", "m", "", "description of this version")
 	c.Flags().StringVar(&o.IfMatch, "if-match", "", "store only if this version, by ID or number, is the current one")
 	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "print what would be sent, and send nothing")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		switch {
+		case o.git != "" && len(args) == 2:
+			return usage(c, "give either a folder or --git, not both")
+		case o.git != "":
+			source, err := parseGitSource(o.git)
+			if err != nil {
+				return usage(c, "--git: %s", err)
+			}
+			return t.pushGit(ctx, args[0], source, o)
+		case len(args) == 1:
+			return usage(c, "DIR is missing; to push a repository, use --git")
+		}
 		if stint.CheckName("", args[1]) == nil && isDir(t.a.path(args[0])) && !isDir(t.a.path(args[1])) {
 			return usage(c, "there is no folder '%s'; did you mean: %s %s %s", args[1], c.CommandPath(), args[1], quote(args[0]))
 		}
@@ -62,6 +83,30 @@ func withArticle(k stint.FileSetKind) string {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// pushGit fetches a commit into a temporary folder and stores that. The version's
+// message names the repository and the commit.
+func (t volumeCommands) pushGit(ctx context.Context, name string, source gitSource, o pushOptions) (err error) {
+	dir, err := os.MkdirTemp(t.a.getenv("TMPDIR"), "stint-git-")
+	if err != nil {
+		return fmt.Errorf("create a temporary folder (set TMPDIR to another one): %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	checkout, err := t.a.checkOut(ctx, source, dir)
+	if err != nil {
+		return err
+	}
+	origin := source.shown() + "@" + checkout.commit
+	if source.ref != checkout.commit {
+		origin = fmt.Sprintf("%s@%s, commit %s", source.shown(), source.ref, checkout.commit)
+	}
+	if o.Message == "" {
+		o.Message = origin
+	} else {
+		o.Message += " (" + origin + ")"
+	}
+	return t.pushFolder(ctx, name, checkout.dir, o)
 }
 
 // pushResult is the JSON output of the command "push".
@@ -168,9 +213,13 @@ func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tr
 func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.FileSet, dir string, o pushOptions) (transfer.PushResult, error) {
 	bar := t.a.progress("pushed")
 	defer bar.done()
+	cache := t.a.cachePath(c.URL(), tree.ID, dir)
+	if o.git != "" {
+		cache = "" // the folder is temporary
+	}
 	remote := transfer.ClientRemote{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
 	return transfer.Push(ctx, remote, dir, transfer.PushOptions{
-		Cache: t.a.cachePath(c.URL(), tree.ID, dir), DryRun: o.dry, Progress: bar, Now: t.a.Now,
+		Cache: cache, DryRun: o.dry, Progress: bar, Now: t.a.Now,
 		Listed: func(_ transfer.Count, skipped []string) { t.noteSkipped(skipped) },
 	})
 }

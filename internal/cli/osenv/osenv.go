@@ -1,7 +1,8 @@
 // Package osenv connects the command line to the operating system.
 //
 // It is the only package of the command line that reads the process's
-// arguments, environment, streams, and signals.
+// arguments, environment, streams, and signals. Programs that a command starts, such
+// as git, inherit the environment.
 package osenv
 
 import (
