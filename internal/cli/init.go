@@ -87,10 +87,13 @@ func (a *app) writeStart(dir string, o initOptions) error {
 		return a.printResult(result, "Wrote %s. Next: stint agent push %s && stint run %s 'echo hello'", path, quote(path), o.name)
 	}
 	commands := chosen.commands()
-	if dir != a.Dir {
+	if near, err := filepath.Rel(a.Dir, dir); err == nil && filepath.IsLocal(near) {
+		dir = near
+	}
+	if dir != "." {
 		commands = append([]string{"cd " + quote(dir)}, commands...)
 	}
-	return a.printResult(result, "Wrote %s to %s. README.md explains them. Next:\n\n  %s\n",
+	return a.printResult(result, "Wrote %s into %s. README.md explains them. Next:\n\n  %s\n",
 		strings.Join(result.Files, ", "), dir, strings.Join(commands, "\n  "))
 }
 
