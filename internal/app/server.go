@@ -268,7 +268,7 @@ func (s *server) runToken(a *dispatch.Assignment) (string, error) {
 func (s *server) socketServer(address string, stop func()) *http.Server {
 	return admin.NewServer(admin.Config{
 		Auth: s.auth, Keys: s.keyring, Maintenance: s.maintenance(), GCGrace: s.c.GCGrace, URL: address,
-		Drain: s.c.Drain, Ready: s.db.Ping, Stop: stop, Log: s.log,
+		Drain: s.c.Drain, Ready: s.ready, Stop: stop, Log: s.log,
 	})
 }
 
