@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +102,46 @@ func TestFilesAfterKill9(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// TestRetryAfterKill9 kills the server during the only run of an agent with retries. It
+// checks that the next attempt continues with the files of the first one, and that the
+// version is compared with the one that the first attempt started from.
+func TestRetryAfterKill9(t *testing.T) {
+	t.Parallel()
+	h := installation.New(t)
+	h.Start()
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", `,"retries":{"max":1}`)
+	base := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Prompt: "echo base >base", ArtifactName: "out"}).ID)
+	r := installation.Create(t, c, stint.NewRun{ArtifactName: "out", Prompt: `
+		if [ -e half ]; then cat ~/notes half; echo done >whole; exit; fi
+		echo memory >~/notes; echo begun >half; echo ready; sleep 600`})
+	awaitOutput(t, c, r.ID)
+	h.Stop(syscall.SIGKILL)
+	h.Start()
+	end := installation.Ended(t, c, r.ID)
+	if end.Status != stint.Completed || len(end.Attempts) != 2 || *end.Attempts[0].StatusReason != stint.ReasonWorkerLost {
+		t.Fatalf("the run is %s after the attempts %v", end.Status, end.Attempts)
+	}
+	if story := outputOf(t, c, r.ID); !strings.HasSuffix(story, "memory\nbegun\n") {
+		t.Errorf("the attempts wrote %q", story)
+	}
+	var names []string
+	for _, line := range stored(t, c, *end.ArtifactVersion) {
+		names = append(names, line[strings.LastIndex(line, "/")+1:])
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"base", "half", "whole"}, names); diff != "" {
+		t.Errorf("artifact (-want +got):\n%s", diff)
+	}
+	out, err := c.Artifacts.Find(t.Context(), "out")
+	installation.Check(t, err)
+	version, err := c.Artifacts.Version(t.Context(), out.ID, *end.ArtifactVersion)
+	installation.Check(t, err)
+	if diff := cmp.Diff(base.ArtifactVersion, version.ParentVersionID); diff != "" {
+		t.Errorf("parent of the version (-want +got):\n%s", diff)
 	}
 }
 
