@@ -247,6 +247,11 @@ func TestRequestsOfEveryResource(t *testing.T) {
 		{"GET /v1/runs/run_1", func() error { return second(c.Runs.Get(ctx, "run_1")) }},
 		{"GET /v1/runs/a%2Fb%3F", func() error { return second(c.Runs.Get(ctx, "a/b?")) }},
 		{"POST /v1/runs/run_1/cancel", func() error { return second(c.Runs.Cancel(ctx, "run_1")) }},
+		{`PATCH /v1/runs/run_1 {"metadata":{"k":"v","old":null}}`, func() error {
+			v := "v"
+			return second(c.Runs.ChangeMetadata(ctx, "run_1", map[string]*string{"k": &v, "old": nil}))
+		}},
+		{"PATCH /v1/runs/run_1 {}", func() error { return second(c.Runs.ChangeMetadata(ctx, "run_1", nil)) }},
 		{"GET /v1/runs/run_1/metrics", func() error { return second(c.Runs.Metrics(ctx, "run_1")) }},
 		{"GET /v1/activity", func() error { return second(c.Runs.Activity(ctx, 0)) }},
 		{"GET /v1/activity?limit=7", func() error { return second(c.Runs.Activity(ctx, 7)) }},

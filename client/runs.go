@@ -68,6 +68,15 @@ func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary
 	return list[stint.RunSummary](ctx, r.c, q, f.PageSize, "runs")
 }
 
+// ChangeMetadata sets labels of a run, also of an ended one, and returns the run. A nil
+// value removes a label; labels that change does not contain are kept.
+func (r *Runs) ChangeMetadata(ctx context.Context, id string, change map[string]*string) (*stint.Run, error) {
+	body := struct {
+		Metadata map[string]*string `json:"metadata,omitempty"`
+	}{change}
+	return fetch[stint.Run](ctx, r.c, call{method: http.MethodPatch, path: []string{"runs", id}, body: body})
+}
+
 // Cancel ends a pending or running run. If the run has ended already, Cancel returns an
 // *Error with the code invalid_state.
 func (r *Runs) Cancel(ctx context.Context, id string) (*stint.Run, error) {

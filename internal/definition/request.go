@@ -50,6 +50,13 @@ func CheckRequest(n *stint.NewRun) error {
 	return stint.JoinErrors(errs...)
 }
 
+// CheckMetadata returns an error that lists the invalid members of the metadata of a run.
+func CheckMetadata(values map[string]string) error {
+	var errs errorList
+	errs.metadata(values)
+	return stint.JoinErrors(errs...)
+}
+
 func (l *errorList) environment(param string, values map[string]string) {
 	if len(values) > stint.MaxVariables {
 		l.invalid(param, "'%s' may have %d members at most.", param, stint.MaxVariables)

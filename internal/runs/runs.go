@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/store"
@@ -47,6 +48,8 @@ type Store interface {
 	Run(ctx context.Context, org, id string) (store.Run, error)
 	RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
 	Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error)
+	Metadata(ctx context.Context, org, id string) (map[string]string, error)
+	ChangeMetadata(ctx context.Context, org, id string, change map[string]*string) (store.Run, error)
 	Session(ctx context.Context, org, id string) (store.Session, error)
 	Sessions(ctx context.Context, org string, r store.Range) ([]store.Session, error)
 	Checkpoint(ctx context.Context, org, id string) (store.Checkpoint, error)
@@ -119,6 +122,34 @@ func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.R
 	}
 	s.c.Dispatch.NotifyEnded(id)
 	return r.Run, nil
+}
+
+// Metadata returns the metadata of a run, which may be nil.
+func (s *Service) Metadata(ctx context.Context, c auth.Caller, id string) (map[string]string, error) {
+	return store.Lookup(ctx, s.c.Store.Metadata, stint.PrefixRun, c.OrgID, id)
+}
+
+// ChangeMetadata sets the members of change in the metadata of a run, also of an ended
+// one, and returns the run. A nil value removes a member.
+func (s *Service) ChangeMetadata(ctx context.Context, c auth.Caller, id string, change map[string]*string) (stint.Run, error) {
+	set := map[string]string{}
+	for key, value := range change {
+		if value != nil {
+			set[key] = *value
+		}
+	}
+	if err := definition.CheckMetadata(set); err != nil {
+		return stint.Run{}, err
+	}
+	if len(change) == 0 {
+		return s.Get(ctx, c, id)
+	}
+	ctx, done := store.CommitContext(ctx)
+	defer done()
+	r, err := store.Lookup(ctx, func(ctx context.Context, org, id string) (store.Run, error) {
+		return s.c.Store.ChangeMetadata(ctx, org, id, change)
+	}, stint.PrefixRun, c.OrgID, id)
+	return r.Run, err
 }
 
 // Wait waits until the run has ended, at most for d, and returns its current state.

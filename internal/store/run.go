@@ -49,6 +49,12 @@ type Runs interface {
 	// a status event, and cannot be claimed before the end of its pause. The
 	// checkpoint and the version of the outcome are kept for the next attempt.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
+	// Metadata returns the metadata of a run, which may be nil.
+	Metadata(ctx context.Context, org, id string) (map[string]string, error)
+	// ChangeMetadata sets the members of change in the metadata of a run, also of an
+	// ended one, and returns the run. A nil value removes a member. If more than
+	// stint.MaxMetadata members would remain, the error is a *stint.Error.
+	ChangeMetadata(ctx context.Context, org, id string, change map[string]*string) (Run, error)
 	// Cancel ends a pending or running run as cancelled. If the run has already
 	// ended, it returns a *StateError.
 	Cancel(ctx context.Context, org, id string, at stint.Time) (Run, error)
@@ -66,11 +72,11 @@ type Runs interface {
 	// If the run was taken from the worker and is queued again, the state becomes that
 	// of the epoch's attempt; see AttemptState.
 	//
-	// AddCheckpoint is the only change of an ended run, and it adds no event:
-	// the complete event of such a run does not have the checkpoint and its
-	// version. Readers may rely on this: after the terminal event, the journal
-	// is final, and so is every field of the run but CheckpointID, ArtifactName,
-	// and ArtifactVersion. These three change at most once, together (without
+	// Besides ChangeMetadata, AddCheckpoint is the only change of an ended run, and
+	// it adds no event: the complete event of such a run does not have the checkpoint
+	// and its version. Readers may rely on this: after the terminal event, the journal
+	// is final, and so is every field of the run but Metadata, CheckpointID, ArtifactName,
+	// and ArtifactVersion. The last three change at most once, together (without
 	// the artifact if v is nil). A reader that needs them must read the run
 	// again; following the journal is not enough. For a run that Finish ended,
 	// they are final and equal the complete event.

@@ -31,6 +31,8 @@ type Runs interface {
 	Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
 	List(ctx context.Context, c auth.Caller, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
 	Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
+	Metadata(ctx context.Context, c auth.Caller, id string) (map[string]string, error)
+	ChangeMetadata(ctx context.Context, c auth.Caller, id string, change map[string]*string) (stint.Run, error)
 	Wait(ctx context.Context, c auth.Caller, id string, d time.Duration) (stint.Run, error)
 	Metrics(ctx context.Context, c auth.Caller, id string) (stint.Metrics, error)
 	Activity(ctx context.Context, c auth.Caller, limit int) (stint.Activity, error)

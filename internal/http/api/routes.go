@@ -38,6 +38,7 @@ func (a *api) routes() []route {
 		{"GET", "/v1/runs", read, a.get(a.listRuns), false},
 		{"POST", "/v1/runs", write, a.post(jsonBody, a.createRun), false},
 		{"GET", "/v1/runs/{id}", read, a.getRun, false},
+		{"PATCH", "/v1/runs/{id}", write, a.patchRun, false},
 		{"POST", "/v1/runs/{id}/cancel", write, a.post(noBody, a.cancelRun), false},
 		{"GET", routeEvents, read, a.events, true},
 		{"POST", "/v1/runs/{id}/stream-token", read, a.post(noBody, a.streamToken), false},

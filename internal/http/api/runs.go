@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,7 +102,7 @@ func (a *api) untilStop(parent context.Context) (context.Context, context.Cancel
 
 func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	id := r.PathValue("id")
-	if cached, ok := a.finalRuns.Get(c.OrgID + id); ok {
+	if cached := a.cachedRun(r, *c, id); cached != nil {
 		cached.write(w, r)
 		return nil
 	}
@@ -113,14 +116,61 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 	}
 	encoded := encode(withDetails(run))
 	if isImmutable(&run) {
-		a.cacheFinalRun(c.OrgID+id, encoded).write(w, r)
+		a.cacheFinalRun(c.OrgID+id, encoded, run.Metadata).write(w, r)
 		return nil
 	}
 	(&response{status: http.StatusOK, body: encoded}).write(w)
 	return nil
 }
 
-// isImmutable reports whether the run cannot change any more. An ended run that was
+// patchRun changes the metadata of a run, by the rules of a JSON merge patch: a member
+// that is null is removed, and members that the body does not have are kept.
+func (a *api) patchRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
+	raw, err := readJSON(w, r)
+	if err != nil {
+		return err
+	}
+	change, err := decodeLabels(raw)
+	if err != nil {
+		return err
+	}
+	run, err := a.c.Runs.ChangeMetadata(r.Context(), *c, r.PathValue("id"), change)
+	if err != nil {
+		return err
+	}
+	jsonResponse(http.StatusOK, withDetails(run)).write(w)
+	return nil
+}
+
+// decodeLabels returns the member 'metadata' of a body, with nil for null. It refuses
+// other members.
+func decodeLabels(raw []byte) (map[string]*string, error) {
+	var in struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := strictjson.Decode("body", raw, &in, strictjson.Options{RefuseUnknown: true}); err != nil {
+		return nil, err
+	}
+	if in.Metadata == nil {
+		return nil, nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(in.Metadata, &members) != nil || members == nil {
+		return nil, stint.InvalidParam("metadata", "'metadata' must be an object with strings as members, and null for members to remove.")
+	}
+	var errs []*stint.Error
+	change := map[string]*string{}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		var value *string
+		if json.Unmarshal(members[key], &value) != nil {
+			errs = append(errs, stint.InvalidParam("metadata."+key, "A member of 'metadata' must be a string, or null to remove it."))
+		}
+		change[key] = value
+	}
+	return change, stint.JoinErrors(errs...)
+}
+
+// isImmutable reports whether the run cannot change any more, except for its metadata. An ended run that was
 // started but has no checkpoint can change: if it was cancelled or reaped, its worker
 // can still add a checkpoint.
 func isImmutable(r *stint.Run) bool {

@@ -173,6 +173,7 @@ func TestUnknownIDs(t *testing.T) {
 	kinds := map[string][]verb{
 		"run": {
 			{"GET", "/v1/runs/%", nil},
+			{"PATCH", "/v1/runs/%", `{"metadata":{}}`},
 			{"POST", "/v1/runs/%/cancel", nil},
 			{"GET", "/v1/runs/%/events", nil},
 			{"POST", "/v1/runs/%/stream-token", nil},

@@ -96,6 +96,7 @@ func newStore(pool *pgxpool.Pool, log *slog.Logger) *Store {
 var dialect = sqlstore.Dialect{
 	Now:       `(extract(epoch from clock_timestamp()) * 1000000)::bigint`,
 	Position:  `strpos`,
+	Contains:  `%s::jsonb @> %s::jsonb`,
 	Lock:      ` for update of l`,
 	Share:     ` for share of l`,
 	EagerRows: true,

@@ -96,6 +96,8 @@ func newStore(path string, w *writer, r *sql.DB) *Store {
 var dialect = sqlstore.Dialect{
 	Now:      `cast(unixepoch('subsec') * 1000000 as integer)`,
 	Position: `instr`,
+	Contains: `not exists (select 1 from json_each(%[2]s) w where not exists (
+			select 1 from json_each(%[1]s) h where h.key = w.key and h.value = w.value))`,
 	Counters: sqlstore.Counters{
 		Add: `insert into load (org_id, agent_id, running, ready, served)
 			select org_id, '', $2, $3, 0 from runs where id = $1 and ready = 1

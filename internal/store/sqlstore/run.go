@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -111,22 +110,7 @@ func (s *Store) filterRuns(q *query, f store.RunFilter) {
 	if f.Until != nil {
 		q.and("created_at <= ?", micros(*f.Until))
 	}
-	for key, value := range f.Metadata {
-		pair := metadataPair(key, value)
-		q.and("("+s.d.Position+"(metadata, ?) = 1 or "+s.d.Position+"(metadata, ?) > 0)", "{"+pair, ","+pair)
-	}
-}
-
-// metadataPair returns a pair as it appears in stored metadata, which
-// encoding/json wrote as {"k":"v","k2":"v2"}. Within a string every quote is
-// preceded by a backslash, so a pair with its quotes and the brace or comma
-// before it is found only as a member.
-func metadataPair(key, value string) string {
-	pair, err := json.Marshal(map[string]string{key: value})
-	if err != nil {
-		panic("sqlstore: " + err.Error()) // strings can always be encoded
-	}
-	return string(pair[1 : len(pair)-1])
+	s.filterMetadata(q, f.Metadata)
 }
 
 func scanSummary(r Row) (v stint.RunSummary, err error) {

@@ -37,6 +37,9 @@ type Engine struct {
 type Dialect struct {
 	Now      string // an expression for the database's clock, in microseconds since 1970
 	Position string // the name of a function of two texts: the index, from 1, of the second in the first, or 0
+	// Contains is the format of a condition on the texts of two JSON objects of strings:
+	// the first has all members of the second. The second occurs once.
+	Contains string
 	// Lock and Share are appended to a select from a table with the alias l. Lock
 	// locks the rows exclusively, so that the transaction can change them. Share
 	// prevents changes by other transactions. Both are empty if the engine has

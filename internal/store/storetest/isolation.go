@@ -65,6 +65,11 @@ func otherOrgSeesNothing(w *world) {
 	}{
 		{"Run", func() error { _, err := w.s.Run(w.ctx, org, b.run.ID); return err }},
 		{"Cancel", func() error { _, err := w.s.Cancel(w.ctx, org, b.pending.ID, w.now()); return err }},
+		{"Metadata", func() error { _, err := w.s.Metadata(w.ctx, org, b.run.ID); return err }},
+		{"ChangeMetadata", func() error {
+			_, err := w.s.ChangeMetadata(w.ctx, org, b.run.ID, map[string]*string{"k": ptr("v")})
+			return err
+		}},
 		{"Cancel of an ended run", func() error { _, err := w.s.Cancel(w.ctx, org, b.run.ID, w.now()); return err }},
 		{"Session", func() error { _, err := w.s.Session(w.ctx, org, b.run.SessionID); return err }},
 		{"Checkpoint", func() error { _, err := w.s.Checkpoint(w.ctx, org, *b.run.CheckpointID); return err }},

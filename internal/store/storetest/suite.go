@@ -53,6 +53,7 @@ func caseGroups(h Harness) []caseGroup {
 		{"session", sessionCases},
 		{"list", listCases},
 		{"filter", filterCases},
+		{"metadata", metadataCases},
 		{"logs", logCases},
 		{"idempotency", idempotencyCases},
 		{"keys", keyCases},
