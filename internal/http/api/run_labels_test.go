@@ -38,7 +38,7 @@ func TestRunLabels(t *testing.T) {
 	w.diff("without members", run, patch(`{"metadata":{}}`))
 	w.diff("events", events, w.follow(request{path: path + "/events"}).all())
 	w.diff("list by the new label", []string{run.ID}, w.walk("/v1/runs?metadata[round]=2", 10, "id", func() {}))
-	w.diff("list by an old label", nil, w.walk("/v1/runs?metadata[ticket]=1", 10, "id", func() {}))
+	w.diff("list by an old label", 0, len(w.walk("/v1/runs?metadata[ticket]=1", 10, "id", func() {})))
 	w.diff("without labels", map[string]string{}, patch(`{"metadata":{"team":null,"new":null,"round":null}}`).Metadata)
 }
 
