@@ -264,12 +264,13 @@ func (p *printer) status(data json.RawMessage) error {
 	return nil
 }
 
-// endLine ends an open line on the terminal.
+// endLine ends an open line, colours, and styles on the terminal.
 func (p *printer) endLine() {
 	if p.open {
 		fmt.Fprintln(p.a.Stderr)
 		p.open = false
 	}
+	p.a.flush()
 }
 
 // summary prints on standard error how a run ended and what it produced, unless

@@ -39,6 +39,7 @@ until the run has ended. It continues after a restart of the server.`,
 	flags.StringVar(&f.since, "since", "", "only entries since: a time, or a duration ago such as 5m")
 	flags.StringVar(&f.until, "until", "", "only entries until: a time, or a duration ago")
 	flags.BoolVar(&f.reverse, "desc", false, "newest first")
+	a.rawFlag(c)
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of entries; 0 for all")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		filter, err := f.filter(a, c)
@@ -128,7 +129,7 @@ func (a *app) printLog(e stint.LogEntry) error {
 		return a.printJSON(e)
 	}
 	var line strings.Builder
-	fmt.Fprintf(&line, "%s %-7s %-5s %s", e.Timestamp, e.Type, e.Level, plain(e.Message))
+	fmt.Fprintf(&line, "%s %-7s %-5s %s", e.Timestamp, e.Type, e.Level, lineBreaks.Replace(e.Message))
 	if len(e.Metadata) > 0 && a.verbose {
 		metadata, err := json.Marshal(e.Metadata)
 		if err != nil {
@@ -137,5 +138,9 @@ func (a *app) printLog(e stint.LogEntry) error {
 		line.WriteString(" " + string(metadata))
 	}
 	_, err := fmt.Fprintln(a.Stdout, line.String())
+	a.flush() // colours end with the entry
 	return err
 }
+
+// lineBreaks replaces line breaks in the messages of log entries by spaces.
+var lineBreaks = strings.NewReplacer("\n", " ", "\r", " ")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/cli/terminal"
 	"github.com/stint-dev/stint/internal/config"
 )
 
@@ -31,14 +33,40 @@ type app struct {
 	verbose bool
 	url     string // --url
 	context string // --context
+	raw     bool   // --raw
+
+	screen  io.Writer          // standard error, for control sequences of the program itself
+	display []*terminal.Writer // standard output and error, as far as they are terminals
 }
 
 // Main runs the command in env.Args and returns the exit code. An interrupt
 // cancels the context of the command, unless the command handles interrupts
 // itself.
 func Main(ctx context.Context, env Env) int {
-	a := &app{Env: env}
-	return a.report(a.execute(ctx))
+	a := &app{Env: env, screen: env.Stderr}
+	a.Stdout = a.protect(stdout, env.Stdout)
+	a.Stderr = a.protect(stderr, env.Stderr)
+	code := a.report(a.execute(ctx))
+	a.flush()
+	return code
+}
+
+// protect returns a writer to a terminal that removes control sequences, or the stream
+// itself if it is not a terminal.
+func (a *app) protect(fd int, stream io.Writer) io.Writer {
+	if !a.IsTerminal(fd) {
+		return stream
+	}
+	w := terminal.NewWriter(stream, &a.raw)
+	a.display = append(a.display, w)
+	return w
+}
+
+// flush ends incomplete sequences and colours on the terminal.
+func (a *app) flush() {
+	for _, w := range a.display {
+		_ = w.Flush() // a terminal that is closed needs nothing
+	}
 }
 
 func (a *app) execute(ctx context.Context) error {

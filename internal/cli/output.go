@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/spf13/cobra"
 	"github.com/stint-dev/stint"
 )
 
@@ -21,6 +22,11 @@ func (a *app) printJSON(v any) error {
 
 // newTable returns a writer that aligns tab-separated columns.
 func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 4, 2, ' ', 0) }
+
+// rawFlag adds the flag --raw to a command that prints the output of agents.
+func (a *app) rawFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.raw, "raw", false, "pass control sequences to the terminal, which could control it")
+}
 
 // plain replaces control characters by spaces.
 func plain(s string) string {

@@ -26,13 +26,13 @@ func (l *statusLine) show(now time.Time, text func() string) {
 		return
 	}
 	l.shown, l.visible = now, true
-	fmt.Fprintf(l.a.Stderr, "\r\x1b[K%s", text())
+	fmt.Fprintf(l.a.screen, "\r\x1b[K%s", text())
 }
 
 // clear removes the status line from the terminal.
 func (l *statusLine) clear() {
 	if l.visible {
-		fmt.Fprint(l.a.Stderr, "\r\x1b[K")
+		fmt.Fprint(l.a.screen, "\r\x1b[K")
 		l.visible = false
 	}
 }

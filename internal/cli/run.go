@@ -38,8 +38,9 @@ func (f *runFlags) add(c *cobra.Command, version string) {
 }
 
 const followText = `
-The agent's output is printed unchanged on standard output and standard error;
-messages about the run are printed on standard error. PROMPT '-' reads the prompt
+The agent's output is printed on standard output and standard error; messages
+about the run are printed on standard error. On a terminal, control sequences
+other than colours are made visible, unless --raw is given. PROMPT '-' reads the prompt
 from standard input. Ctrl-C offers to cancel the run. After a second Ctrl-C, or
 if the terminal or the connection is lost, the run continues.`
 
@@ -52,6 +53,7 @@ func (a *app) run() *cobra.Command {
 		Args:  exactly("AGENT", "PROMPT"),
 	}
 	f.add(c, "latest")
+	a.rawFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var n stint.NewRun
 		n.Agent, n.AgentVersion, _ = cutRef(args[0])
@@ -77,6 +79,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
 	f.add(c, version)
+	a.rawFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		n := stint.NewRun{SessionID: args[0]}
 		if verb == "resume" {

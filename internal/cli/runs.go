@@ -268,6 +268,7 @@ ended. It reconnects if the connection breaks. With --json it prints one event
 per line.`,
 		Args: exactly("RUN"),
 	}
+	a.rawFlag(c)
 	c.Flags().Int64Var(&after, "after", 0, "begin after the event with this ID")
 	c.Flags().BoolVar(&recorded, "recorded", false, "stop after the recorded events")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {

@@ -138,7 +138,7 @@ func (t volumeCommands) files() *cobra.Command {
 }
 
 func (t volumeCommands) cat() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: "cat NAME[@VERSION] PATH", Short: "Print a file of a version", Args: exactly("NAME", "PATH"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			name, version := cutVersion(args[0])
@@ -157,4 +157,6 @@ func (t volumeCommands) cat() *cobra.Command {
 			return nil
 		}),
 	}
+	t.a.rawFlag(c)
+	return c
 }
