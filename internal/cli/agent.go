@@ -25,7 +25,7 @@ func (a *app) agentPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push [FILE]",
 		Short: "Store a definition as an agent or as its new version",
-		Long: `Push reads a definition from FILE (default stint.yaml) and stores it. If an agent
+		Long: `Store the definition in FILE (default stint.yaml). If an agent
 of that name exists, it gets a new version, unless the definition is unchanged;
 otherwise the agent is created.
 

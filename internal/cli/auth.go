@@ -23,7 +23,7 @@ func (a *app) authLogin() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "login",
 		Short: "Get a token from the server on this machine and store it",
-		Long: `Login gets a token from a server and stores it in the local configuration, which
+		Long: `Get a token from a server and store it in the local configuration, which
 only you can read.
 
 On the server's own machine this works through a socket in the server's data

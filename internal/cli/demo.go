@@ -28,9 +28,9 @@ func (a *app) demo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything on a temporary server",
-		Long: `Demo starts a server in a temporary folder, logs in, stores an example agent and
-a volume, runs the agent in a sandbox, and prints its output and its files. Then
-the built-in assistant works on the same files. Demo needs nothing but this
+		Long: `Start a server in a temporary folder, log in, store an example agent and a
+volume, run the agent in a sandbox, and print its output and its files. Then
+the built-in assistant works on the same files. This needs nothing but the
 program and leaves nothing behind.
 
 Without a model the assistant works offline. With --model-url it uses a model.

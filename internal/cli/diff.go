@@ -18,7 +18,7 @@ func (t volumeCommands) diff() *cobra.Command {
 	var text, patch bool
 	c := &cobra.Command{
 		Use: "diff NAME [FROM [TO [PATH]]]", Short: "Show the differences between two versions",
-		Long: fmt.Sprintf(`Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
+		Long: fmt.Sprintf(`List the files that were added (A), removed (D), changed (M) or renamed (R)
 between two versions, by ID or number. The default of TO is the latest version,
 and the default of FROM is the version that TO was made from. With --text or a
 PATH it shows the lines that differ, as 'diff --unified' does.

@@ -32,10 +32,10 @@ func (a *app) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether a server can run agents on this machine",
-		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration, the
-agents' programs, and the server. It changes nothing. Each check has 10 seconds,
-and its result is printed as soon as it is known. Doctor fails if a server could
-not run agents on this machine.`,
+		Long: `Check the sandbox, the limits, the data folder, the configuration, the
+agents' programs, and the server. Nothing is changed. Each check has 10 seconds,
+and its result is printed as soon as it is known. The exit code is 1 if a
+server could not run agents on this machine.`,
 		Args: exactly(),
 	}
 	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")

@@ -18,9 +18,9 @@ func (a *app) fsck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fsck",
 		Short: "Check that all stored files are present and undamaged",
-		Long: `Fsck reads all data of the versions and checkpoints of every organisation, and
-lists what is damaged and which files are affected. It asks the server that runs
-on this data folder; if there is none, it works directly. The exit code is 1 if
+		Long: `Read all data of the versions and checkpoints of every organisation, and list
+what is damaged and which files are affected. The server that runs on this data
+folder does the work, or this command if there is none. The exit code is 1 if
 damage is left.
 
 With --repair, damaged data is restored from other copies of the same content.

@@ -15,10 +15,10 @@ func (a *app) gc() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Delete unreferenced files from the storage",
-		Long: `Gc deletes stored files that no version, checkpoint, or run of any organisation
+		Long: `Delete stored files that no version, checkpoint, or run of any organisation
 refers to. A server does the same regularly (see --gc-every of 'stint serve').
-Gc asks the server that runs on this data folder; if there is none, it works
-directly. Runs and pushes can continue meanwhile.
+The server that runs on this data folder does the work, or this command if there
+is none. Runs and pushes can continue meanwhile.
 
 A collection marks unreferenced data that is older than the grace period, and the
 next collection deletes it. With --grace 0, unreferenced data is deleted at once:

@@ -26,7 +26,7 @@ func (a *app) init() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a stint.yaml to start from",
-		Long: `Init writes an agent to start from into DIR, which is the working directory by
+		Long: `Write an agent to start from into DIR, which is the working directory by
 default. Without --template this is only a stint.yaml for prompts that are shell
 scripts. A template also has a README and the other files that its runs need:
 

@@ -16,9 +16,9 @@ import (
 
 func (a *app) keys() *cobra.Command {
 	c := a.parent("keys", "Manage the encryption keys of stored files and secrets", a.keysList(), a.keysRotate())
-	c.Long = `Keys manages the keys of the installation on this machine, as the owner of its
-data folder. It asks the running server; if there is none, it opens the data
-folder directly.`
+	c.Long = `Manage the keys of the installation on this machine, as the owner of its data
+folder. The running server does the work; without one, the command opens the data
+folder itself.`
 	return c
 }
 
@@ -52,7 +52,7 @@ func (a *app) keysRotate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Create new keys; existing files stay readable",
-		Long: `Rotate creates a new key for each organisation, or for the one given by --org.
+		Long: `Create a new key for each organisation, or for the one given by --org.
 New files are encrypted with it; other servers of the same database use it within
 a minute. Older keys are kept for existing files, which are not rewritten.
 

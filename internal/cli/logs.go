@@ -27,9 +27,9 @@ func (a *app) logs() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use: "logs RUN", Short: "Print the log of a run: agent, system and network",
-		Long: `Logs prints the agent's output, messages of the system, and the decisions about
-the network of a run, with their times. With --follow it waits for further entries
-until the run has ended. It continues after a restart of the server.`,
+		Long: `Print the agent's output, messages of the system, and the decisions about the
+network of a run, with their times. With --follow, further entries are printed as
+they appear, until the run has ended, also after a restart of the server.`,
 		Args: exactly("RUN"),
 	}
 	flags := c.Flags()

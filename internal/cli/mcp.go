@@ -13,9 +13,9 @@ func (a *app) mcp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp",
 		Short: "Offer this server's agents as tools to an MCP client",
-		Long: `Mcp is a server of the Model Context Protocol on standard input and output. Its
-tools list and run agents, wait for runs, and read their output and files. It
-uses your stored token, or the token in STINT_TOKEN. MCP clients start it
+		Long: `Serve the Model Context Protocol on standard input and output, with tools that
+list and run agents, wait for runs, and read their output and files. The token is
+the stored one, or the one in STINT_TOKEN. MCP clients start this command
 themselves; register it there:
 
   Claude Code     claude mcp add stint -- stint mcp

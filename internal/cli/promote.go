@@ -11,7 +11,7 @@ func (t volumeCommands) promote() *cobra.Command {
 	var ifMatch string
 	c := &cobra.Command{
 		Use: "promote NAME@VERSION", Short: "Make a version the current one", Args: exactly("NAME@VERSION"),
-		Long: fmt.Sprintf(`Promote makes a version the current one: runs that start with the latest version
+		Long: fmt.Sprintf(`Make a version the current one: runs that start with the latest version
 of the %[1]s start with it, and the next push becomes its child. No version is
 removed, so the previous one can be promoted again.
 

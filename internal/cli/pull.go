@@ -22,7 +22,7 @@ func (t volumeCommands) pull() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pull NAME[@VERSION] DIR",
 		Short: "Write the files of a version into a folder",
-		Long: fmt.Sprintf(`Pull writes the files of a version into DIR, which is created if it does not
+		Long: fmt.Sprintf(`Write the files of a version into DIR, which is created if it does not
 exist. Existing files with the same name are replaced; others stay, unless
 --delete is given. Nothing is written outside of DIR. VERSION is an ID or a
 number; the default is the current version.

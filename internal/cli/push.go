@@ -29,7 +29,7 @@ func (t volumeCommands) push() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push NAME {DIR | --git URL@REF}",
 		Short: fmt.Sprintf("Store a folder as the new version of %s", withArticle(t.kind)),
-		Long: fmt.Sprintf(`Push stores the files in DIR as a new version of %s, which is created if it
+		Long: fmt.Sprintf(`Store the files in DIR as a new version of %s, which is created if it
 does not exist. If the files equal the current version, nothing changes.
 
 Only parts of files that the server does not have are sent, and files that have

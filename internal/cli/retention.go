@@ -14,7 +14,7 @@ func (t volumeCommands) keep() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keep NAME@VERSION...",
 		Short: "Protect versions from the server's retention rules",
-		Long: `Keep protects versions from deletion by the server's retention rules. With
+		Long: `Protect versions from deletion by the server's retention rules. With
 --release the rules apply again.`,
 		Args: atLeast("NAME@VERSION"),
 	}
@@ -57,7 +57,7 @@ func (t volumeCommands) remove() *cobra.Command {
 		}
 		return tree.ID, trees.Delete(ctx, tree.ID)
 	})
-	c.Long = fmt.Sprintf(`Rm removes %ss with all their versions or, as NAME@VERSION, one version that
+	c.Long = fmt.Sprintf(`Remove %ss with all their versions or, as NAME@VERSION, one version that
 is not the current one, is not protected, and is not used by a checkpoint or an
 active run.
 

@@ -49,7 +49,7 @@ func (a *app) run() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run AGENT[@VERSION] PROMPT",
 		Short: "Start a run and follow it",
-		Long:  "Run starts an agent with a prompt and follows it until it has ended.\n" + followText,
+		Long:  "Start an agent with a prompt and follow it until it has ended.\n" + followText,
 		Args:  exactly("AGENT", "PROMPT"),
 	}
 	f.add(c, "latest")
@@ -68,14 +68,14 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use: "continue SESSION PROMPT", Short: "Continue a session after its last run",
-		Long: "Continue starts the next run of a session, with the conversation of its last run\nand the latest agent, artifact, and volumes.\n" + followText,
+		Long: "Start the next run of a session, with the conversation of its last run\nand the latest agent, artifact, and volumes.\n" + followText,
 		Args: exactly("SESSION", "PROMPT"),
 	}
 	version := "latest"
 	if verb == "resume" {
 		version = "that of the checkpoint"
 		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Start a new session from a checkpoint"
-		c.Long = "Resume starts a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time. It starts a new session.\n" + followText
+		c.Long = "Start a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time. It starts a new session.\n" + followText
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
 	f.add(c, version)

@@ -263,9 +263,8 @@ func (a *app) runsEvents() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events RUN",
 		Short: "Follow the events of a run from the start to the end",
-		Long: `Events prints the past events of a run, and then new ones until the run has
-ended. It reconnects if the connection breaks. With --json it prints one event
-per line.`,
+		Long: `Print the past events of a run, and then new ones until the run has ended, also
+after the connection was interrupted. With --json, each line is one event.`,
 		Args: exactly("RUN"),
 	}
 	a.rawFlag(c)

@@ -26,7 +26,7 @@ func (a *app) secretSet() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME [VALUE]",
 		Short: "Store a secret, or replace it",
-		Long: `Set stores a secret. A run receives it only if the definition of its agent names
+		Long: `Store a secret. A run receives it only if the definition of its agent names
 it: under 'secrets', as ${{ secrets.NAME }}, or as 'provider.apiKey'. Without VALUE
 it is read from the terminal, or from standard input without its last line end:
 

@@ -34,8 +34,8 @@ func (a *app) secretCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Show which agents may miss which secret, and what to add",
-		Long: `Check compares the stored secrets with the current definitions of all agents. It
-shows each secret that the runs of an agent do not receive, and what to change:
+		Long: `Compare the stored secrets with the current definitions of all agents, and show
+each secret that the runs of an agent do not receive, and what to change:
 
   not named         the definition does not name the stored secret; this is
                     correct if the agent does not need it

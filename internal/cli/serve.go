@@ -18,7 +18,7 @@ func (a *app) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Start a server: the API and a worker",
-		Long: `Serve starts a server with the API and a worker that runs agents on this machine.
+		Long: `Start a server with the API and a worker that runs agents on this machine.
 
 Each flag can also be set by an environment variable (STINT_ and the flag's
 name in capitals, such as STINT_LOG_LEVEL) or by a key of the configuration

@@ -50,7 +50,7 @@ func (a *app) sessionsShow() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use: "show SESSION", Short: "Show a session, its runs, and how to continue it",
-		Long: `Show prints a session with its newest checkpoint, the artifact version of that
+		Long: `Show a session with its newest checkpoint, the artifact version of that
 checkpoint, and its runs, newest first.`,
 		Args: exactly("SESSION"),
 	}

@@ -19,7 +19,7 @@ func (a *app) stop() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the server of a data folder on this machine",
-		Long: `Stop ends the server as Ctrl-C does: the server starts no more runs and waits for
+		Long: `End the server as Ctrl-C does: the server starts no more runs and waits for
 the active runs, at most for the time of its flag --drain. The command returns
 when the server has ended.`,
 		Args: exactly(),

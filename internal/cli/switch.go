@@ -53,8 +53,8 @@ func (a *app) authSwitch() *cobra.Command {
 	return &cobra.Command{
 		Use:   "switch [CONTEXT]",
 		Short: "Choose the login that commands use",
-		Long: `Switch makes a stored login the current one. Without CONTEXT it lists the
-contexts. --context and STINT_CONTEXT choose a context for single commands.
+		Long: `Make a stored login the current one. Without CONTEXT, the contexts are listed.
+--context and STINT_CONTEXT choose a context for single commands.
 
   stint auth login --org research --context research
   stint auth switch research
@@ -100,7 +100,7 @@ func (a *app) notePrecedence() {
 func (a *app) authLogout() *cobra.Command {
 	return &cobra.Command{
 		Use: "logout [CONTEXT]", Short: "Revoke the token and forget it", Args: exactly("[CONTEXT]"),
-		Long: `Logout revokes the token of a context, by default the current one, and forgets it.
+		Long: `Revoke the token of a context, by default the current one, and forget it.
 If one other context is left, it becomes the current one.`,
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			stored, err := a.readContexts()

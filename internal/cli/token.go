@@ -22,7 +22,7 @@ func (a *app) tokenCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print it, once",
-		Long: `Create creates a token for a program or another machine, and prints only the token
+		Long: `Create a token for a program or another machine, and print only the token
 on standard output. The token is shown only once, because the server stores only
 its hash. Use it as STINT_TOKEN.`,
 		Args: exactly("[NAME]"),

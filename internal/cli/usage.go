@@ -13,7 +13,7 @@ func (a *app) usageOf() *cobra.Command {
 	return &cobra.Command{
 		Use:   "usage",
 		Short: "Show the storage usage and limit of your organisation",
-		Long: `Usage shows what your organisation stores. The limit applies to the compressed
+		Long: `Show what your organisation stores. The limit applies to the compressed
 data, in which content that several versions share counts once. Deleted versions
 count until the server's garbage collection has removed their data.`,
 		Args: exactly(),

@@ -79,7 +79,7 @@ func (t volumeCommands) versions() *cobra.Command {
 	var graph bool
 	c := &cobra.Command{
 		Use: "versions NAME", Short: "List the versions of " + withArticle(t.kind), Args: exactly("NAME"),
-		Long: fmt.Sprintf(`Versions lists the versions, newest first. With --graph it draws which version
+		Long: fmt.Sprintf(`List the versions, newest first. With --graph, the output shows which version
 each was made from: the one that the run started from, or the one that was
 current before a push. The current version has a filled circle.
 
