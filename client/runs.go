@@ -49,7 +49,8 @@ type RunFilter struct {
 	SessionID    string
 	Since, Until *stint.Time // limits of createdAt, inclusive; nil for none
 	Metadata     map[string]string
-	PageSize     int // items per request, 1 to 100; 0 is 100
+	IDPrefix     string // only runs with IDs that begin with it
+	PageSize     int    // items per request, 1 to 100; 0 is 100
 }
 
 // List iterates over the runs, newest first, and ends after an error.
@@ -58,6 +59,7 @@ func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary
 	for _, s := range f.Statuses {
 		q.Add("status", string(s))
 	}
+	set(q, "idPrefix", f.IDPrefix)
 	set(q, "agentId", f.AgentID)
 	set(q, "sessionId", f.SessionID)
 	setTime(q, "since", f.Since)

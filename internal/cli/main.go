@@ -75,6 +75,8 @@ func (a *app) execute(ctx context.Context) error {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
+	a.complete(root)
+	completeBash(root, a.Stdout)
 	return root.ExecuteContext(ctx)
 }
 
