@@ -24,6 +24,9 @@ type ActiveRun struct {
 	RunSummary
 	SessionID string         `json:"sessionId"`
 	Priority  int            `json:"priority"`
+	Attempt   int            `json:"attempt"` // number of the newest attempt; 0 before the first one
+	WorkerID  *string        `json:"workerId"`
+	Isolation *string        `json:"isolation"` // nil until the first sample, and while the run is pending
 	Metrics   *MetricsSample `json:"metrics"` // the newest sample; nil before the first one and while the run is pending
-	Usage     *Usage         `json:"usage"`   // nil if no model was called
+	Usage     *Usage         `json:"usage"`   // so far; nil if no model was called
 }

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/agents"
 	"github.com/stint-dev/stint/internal/auth"
@@ -31,7 +29,6 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sealing/keyring"
 	"github.com/stint-dev/stint/internal/secrets"
-	"github.com/stint-dev/stint/internal/telemetry"
 	"github.com/stint-dev/stint/internal/worker"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 	"github.com/stint-dev/stint/internal/worker/run"
@@ -74,7 +71,7 @@ type server struct {
 	inner    lateHandler // the API for agents in sandboxes
 	images   *images     // nil without a worker
 	offers   *offers     // nil without a worker
-	registry *prometheus.Registry
+	metrics  metrics
 
 	closers []func() error
 }
@@ -101,7 +98,7 @@ func newServer(c config.Config, log *slog.Logger) *server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &server{c: c, log: log, ids: newIDs(), registry: telemetry.Registry()}
+	return &server{c: c, log: log, ids: newIDs(), metrics: newMetrics()}
 }
 
 func (s *server) closeWith(f func() error) { s.closers = append(s.closers, f) }
@@ -145,7 +142,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.feed = feed.New(s.db, s.db.bus, s.db.crossProcess)
 	s.dispatch = dispatch.NewLocal(dispatch.Config{
-		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
+		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log, Metrics: s.metrics.product,
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent, Labels: s.c.Labels,
 	})
 	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing, Runs: s.db})
@@ -213,7 +210,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	s.worker, err = worker.New(ctx, worker.Config{
 		Config: run.Config{
 			Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, AgentCLIs: s.programs, Gate: out.gate, TrustBundle: out.trust,
-			RunToken: s.runToken, Library: s.library, IDs: s.ids, Now: time.Now, Logger: s.log,
+			RunToken: s.runToken, Library: s.library, IDs: s.ids, Now: time.Now, Logger: s.log, Metrics: s.metrics.product,
 			Labels:    s.c.Labels,
 			Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
 		},
@@ -268,7 +265,7 @@ func (s *server) runToken(a *dispatch.Assignment) (string, error) {
 func (s *server) socketServer(address string, stop func()) *http.Server {
 	return admin.NewServer(admin.Config{
 		Auth: s.auth, Keys: s.keyring, Maintenance: s.maintenance(), GCGrace: s.c.GCGrace, URL: address,
-		Drain: s.c.Drain, Ready: s.ready, Stop: stop, Log: s.log,
+		Drain: s.c.Drain, Ready: s.ready, Stop: stop, Metrics: s.metrics.all(), Log: s.log,
 	})
 }
 
@@ -289,6 +286,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	}
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
+	s.registerMetrics()
 	handler := s.handler(streams)
 	s.inner.set(handler)
 	api := &http.Server{
@@ -365,7 +363,8 @@ func (s *server) handler(streams context.Context) http.Handler {
 		Frameworks:  s.programs,
 		Idempotency: s.db,
 		Ready:       s.ready,
-		Registry:    s.registry,
+		Registry:    s.metrics.registry,
+		OrgMetrics:  s.metrics.orgs,
 		Log:         s.log,
 		PublicURL:   s.c.PublicURL,
 		Stop:        streams,

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -36,6 +37,7 @@ type Store interface {
 	Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error)
 	Token(ctx context.Context, org, id string) (store.Token, error)
 	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
+	FirstOrg(ctx context.Context) (string, error)
 }
 
 // Config contains the dependencies of a Service. Store, IDs, and Key are required.
@@ -61,6 +63,8 @@ type Service struct {
 	keys    keys
 	cache   cache
 	watches watches
+
+	firstOrg atomic.Pointer[string] // nil until IsOperator has read it
 
 	usedMu sync.Mutex // guards used
 	used   map[string]stint.Time
@@ -164,7 +168,7 @@ func unexpired(c Caller, now time.Time) (Caller, error) {
 func callerOf(t store.Token) Caller {
 	return Caller{
 		OrgID: t.OrgID, OrgName: t.OrgName, UserID: t.UserID, UserName: t.UserName,
-		TokenID: t.ID, Scopes: scopesOf(t.Role, t.Scopes), ExpiresAt: t.ExpiresAt,
+		TokenID: t.ID, Role: t.Role, Scopes: scopesOf(t.Role, t.Scopes), ExpiresAt: t.ExpiresAt,
 	}
 }
 

@@ -131,7 +131,7 @@ func TestLogin(t *testing.T) {
 	c := w.caller(token.Secret)
 	want := auth.Caller{
 		OrgID: c.OrgID, OrgName: "acme", UserID: c.UserID, UserName: "ann", TokenID: token.ID,
-		Scopes: []string{"read", "write", "admin"}, ExpiresAt: stint.TimeOf(w.at.AddDate(0, 0, 90)),
+		Role: auth.RoleOwner, Scopes: []string{"read", "write", "admin"}, ExpiresAt: stint.TimeOf(w.at.AddDate(0, 0, 90)),
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Errorf("caller (-want +got):\n%s", d)

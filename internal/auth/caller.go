@@ -14,6 +14,7 @@ type Caller struct {
 	UserID    string
 	UserName  string
 	TokenID   string
+	Role      string   // in the organisation
 	Scopes    []string // of the token, reduced to the user's role
 	ExpiresAt stint.Time
 

@@ -20,6 +20,9 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	out := make([]Assignment, len(claims))
 	for i, c := range claims {
 		l.c.Feed.Wake(c.Run.ID)
+		if c.Run.Epoch == 1 && c.Run.StartedAt != nil {
+			l.c.Metrics.RunClaimed(c.Run.StartedAt.Sub(c.Run.CreatedAt.Time))
+		}
 		a := Assignment{Run: c.Run.Run, OrgID: c.Run.OrgID, AgentVersionID: c.Run.AgentVersionID, Position: c.Position}
 		if c.Run.AttemptStartedAt != nil {
 			a.StartedAt = *c.Run.AttemptStartedAt

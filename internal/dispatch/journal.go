@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,10 +15,15 @@ import (
 func (l *Local) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, appendLimit)
 	defer cancel()
+	begin := l.c.Now()
 	head, err := l.c.Store.Append(ctx, at, b)
 	if err != nil {
+		if _, fenced := errors.AsType[*store.FencedError](err); !fenced {
+			l.c.Metrics.AppendFailed()
+		}
 		return 0, fmt.Errorf("append to %s: %w", at.RunID, err)
 	}
+	l.c.Metrics.Appended(len(b.Events), l.c.Now().Sub(begin))
 	if len(b.Events) > 0 {
 		for i := range b.Events {
 			b.Events[i].Seq = at.After + 1 + int64(i)
@@ -49,7 +55,10 @@ func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 	}
 	l.NotifyEnded(at.RunID)
 	if r.Status == stint.Pending {
+		l.c.Metrics.AttemptRequeued(o.Reason)
 		l.wakeRetries()
+	} else {
+		l.CountEnded(&r.Run)
 	}
 	return r.Run, nil
 }
@@ -74,6 +83,15 @@ func (l *Local) AddLogs(ctx context.Context, runID string, entries []stint.LogEn
 	return nil
 }
 
+// CountEnded adds a run that has ended to the metrics.
+func (l *Local) CountEnded(r *stint.Run) {
+	var usage *stint.Usage
+	if json.Unmarshal(r.Usage, &usage) != nil {
+		usage = nil // stored without usage
+	}
+	l.c.Metrics.RunEnded(r, usage)
+}
+
 // NotifyEnded wakes the readers and the worker of a run that ended, and workers
 // that wait for runs.
 func (l *Local) NotifyEnded(runID string) {
@@ -86,6 +104,9 @@ func (l *Local) NotifyEnded(runID string) {
 func (l *Local) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
 	stop, err := l.c.Store.Renew(ctx, workerID, holds, l.c.Lease)
 	if err != nil {
+		if errors.Is(err, store.ErrLeaseLost) {
+			l.c.Metrics.LeaseLost()
+		}
 		return nil, fmt.Errorf("renew lease of %s: %w", workerID, err)
 	}
 	return stop, nil
@@ -126,7 +147,9 @@ const reapBatch = 100
 func (l *Local) Reap(ctx context.Context) (int, error) {
 	for total := 0; ; {
 		n, err := l.end(ctx, "reap lost workers", func(ctx context.Context) ([]string, error) {
-			return l.c.Store.Reap(ctx, stint.TimeOf(l.c.Now()), reapBatch)
+			ids, err := l.c.Store.Reap(ctx, stint.TimeOf(l.c.Now()), reapBatch)
+			l.countReaped(ctx, ids)
+			return ids, err
 		})
 		if n > 0 {
 			l.wakeRetries()
@@ -141,8 +164,34 @@ func (l *Local) Reap(ctx context.Context) (int, error) {
 // pending. It returns their number.
 func (l *Local) Expire(ctx context.Context, before stint.Time) (int, error) {
 	return l.end(ctx, "expire queued runs", func(ctx context.Context) ([]string, error) {
-		return l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
+		ids, err := l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
+		for range ids {
+			l.countFailed(stint.ReasonQueueExpired)
+		}
+		return ids, err
 	})
+}
+
+// countReaped adds reaped runs to the metrics: those that ended without their usage,
+// which the server has not read, and the others as attempts.
+func (l *Local) countReaped(ctx context.Context, ids []string) {
+	l.c.Metrics.RunsReaped(len(ids))
+	for _, id := range ids {
+		status, _, err := l.c.Store.RunState(ctx, id)
+		switch {
+		case err != nil:
+		case status == stint.Failed:
+			l.countFailed(stint.ReasonWorkerLost)
+		default:
+			l.c.Metrics.AttemptRequeued(stint.ReasonWorkerLost)
+		}
+	}
+}
+
+func (l *Local) countFailed(reason stint.Reason) {
+	var r stint.Run
+	r.Status, r.StatusReason = stint.Failed, &reason
+	l.c.Metrics.RunEnded(&r, nil)
 }
 
 // end calls f, which returns the IDs of the runs that it ended or queued again, and
@@ -164,9 +213,10 @@ func (l *Local) end(ctx context.Context, doing string, f func(context.Context) (
 	return len(ids), err
 }
 
-// NotifyCreated wakes the readers of a new run. If no worker has claimed the run yet,
+// NotifyCreated counts a new run and wakes its readers. If no worker has claimed the run yet,
 // it also wakes the workers that wait for runs.
 func (l *Local) NotifyCreated(runID string, unclaimed bool) {
+	l.c.Metrics.RunCreated()
 	l.c.Feed.Wake(runID)
 	if unclaimed {
 		l.c.Bus.Publish(notify.TopicQueue)

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/telemetry"
 )
 
 // Defaults of Config.
@@ -35,11 +36,12 @@ type Config struct {
 	Sealer   *sealing.Sealer
 	Now      func() time.Time
 	Logger   *slog.Logger
-	Lease    time.Duration     // how long a worker may be silent; 0 is DefaultLease
-	Poll     time.Duration     // interval at which an idle worker asks for runs; 0 is DefaultPoll
-	PerOrg   int               // limit of running runs of an organisation; 0 is unlimited
-	PerAgent int               // limit of running runs of an agent; 0 is unlimited
-	Labels   map[string]string // of the workers, for placement
+	Metrics  *telemetry.Product // if nil, nothing is counted
+	Lease    time.Duration      // how long a worker may be silent; 0 is DefaultLease
+	Poll     time.Duration      // interval at which an idle worker asks for runs; 0 is DefaultPoll
+	PerOrg   int                // limit of running runs of an organisation; 0 is unlimited
+	PerAgent int                // limit of running runs of an agent; 0 is unlimited
+	Labels   map[string]string  // of the workers, for placement
 }
 
 // Store is the part of store.Store that a Local needs.
@@ -89,6 +91,9 @@ func NewLocal(c Config) *Local {
 	}
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
+	}
+	if c.Metrics == nil {
+		c.Metrics = telemetry.NewProduct(nil)
 	}
 	return &Local{c: c, paused: make(chan struct{}, 1), held: map[string]int{}}
 }

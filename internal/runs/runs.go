@@ -62,12 +62,14 @@ type Dispatcher interface {
 	// must call deliver once with the claims. Both results are nil if no worker
 	// is idle.
 	TakeIdle() (claimer *store.ClaimRequest, deliver func([]store.Claim))
-	// NotifyCreated wakes the readers of a new run, and workers if no worker has
+	// NotifyCreated counts a new run and wakes its readers, and workers if no worker has
 	// claimed it.
 	NotifyCreated(runID string, unclaimed bool)
 	// NotifyEnded wakes the readers and the worker of a run that ended, and workers
 	// that wait for runs.
 	NotifyEnded(runID string)
+	// CountEnded adds a run that has ended to the metrics.
+	CountEnded(r *stint.Run)
 }
 
 // Sealer encrypts the secrets of a run.
@@ -121,6 +123,7 @@ func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.R
 		return stint.Run{}, err
 	}
 	s.c.Dispatch.NotifyEnded(id)
+	s.c.Dispatch.CountEnded(&r.Run)
 	return r.Run, nil
 }
 

@@ -186,11 +186,12 @@ type StartVersion struct {
 	Digest string
 }
 
-// Place describes the sandbox of an attempt.
+// Place describes the sandbox of an attempt and what the run has used in it.
 type Place struct {
 	Epoch       int64
 	Isolation   string
-	ImageDigest string // empty without an image
+	ImageDigest string          // empty without an image
+	Usage       json.RawMessage // of the run so far; nil leaves the stored usage unchanged
 }
 
 // Position identifies a run's owner and the end of the journal as the owner knows it:

@@ -63,6 +63,7 @@ type Store interface {
 	Workers
 	Idempotency
 	Keys
+	Statistics
 
 	// Ping checks that the database answers a read and accepts a write.
 	Ping(ctx context.Context) error

@@ -116,6 +116,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
+// Stats contains what a worker executes and keeps ready.
+type Stats struct {
+	Runs, Capacity int
+	Pool           pool.Stats
+}
+
+// Stats returns the current numbers.
+func (w *Worker) Stats() Stats {
+	return Stats{Runs: len(w.held()), Capacity: w.c.Capacity, Pool: w.shared.Pool.Stats()}
+}
+
 // take requests runs while there is capacity, and starts them.
 func (w *Worker) take(ctx context.Context, workerID string) {
 	for ctx.Err() == nil {

@@ -32,6 +32,7 @@ type Config struct {
 	Drain       time.Duration               // how long active runs may continue after Stop
 	Ready       func(context.Context) error // returns an error if the server is not ready, as for /readyz
 	Stop        func()                      // stops the server; does not wait for the end
+	Metrics     http.Handler                // GET /metrics, with the metrics of organisations
 	Log         *slog.Logger
 }
 
@@ -50,6 +51,7 @@ func NewServer(c Config) *http.Server {
 	mux.HandleFunc("POST /keys", s.rotateKeys)
 	mux.HandleFunc("POST /gc", s.collect)
 	mux.HandleFunc("POST /fsck", s.check)
+	mux.Handle("GET /metrics", c.Metrics)
 	return &http.Server{Handler: ownerOnly(mux), ConnContext: withPeer, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 

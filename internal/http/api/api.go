@@ -57,9 +57,12 @@ type Config struct {
 	// Registry receives the API's metrics and is served at /metrics. If it is
 	// nil, metrics are disabled.
 	Registry *prometheus.Registry
-	Log      *slog.Logger     // default: no log
-	Now      func() time.Time // default: time.Now
-	Random   io.Reader        // default: crypto/rand.Reader
+	// OrgMetrics is served at /metrics beside Registry if the request has the token of
+	// an operator. It may be nil.
+	OrgMetrics prometheus.Gatherer
+	Log        *slog.Logger     // default: no log
+	Now        func() time.Time // default: time.Now
+	Random     io.Reader        // default: crypto/rand.Reader
 	// PublicURL is the prefix of URLs in responses. The default is the scheme and
 	// the host of the request.
 	PublicURL string

@@ -59,11 +59,30 @@ func knownMethod(m string) string {
 	return "other"
 }
 
-// serveMetrics responds with the metrics in the Prometheus text format.
+// serveMetrics responds with the metrics in the Prometheus text format. Only an operator
+// receives those of organisations.
 func (a *api) serveMetrics(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if a.c.Registry == nil {
 		return errUnknownPath
 	}
-	promhttp.HandlerFor(a.c.Registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	metrics := prometheus.Gatherers{a.c.Registry}
+	if a.c.OrgMetrics != nil && a.isOperator(r) {
+		metrics = append(metrics, a.c.OrgMetrics)
+	}
+	promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	return nil
+}
+
+// isOperator reports whether the request has the token of an operator. The route needs no
+// token, so a request with an invalid one is like a request without.
+func (a *api) isOperator(r *http.Request) bool {
+	c, err := a.authenticate(r, false)
+	if err != nil {
+		return false
+	}
+	operator, err := a.c.Auth.IsOperator(r.Context(), c)
+	if err != nil {
+		a.c.Log.Error("check for an operator", "error", err)
+	}
+	return operator
 }

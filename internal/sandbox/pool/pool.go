@@ -39,6 +39,8 @@ type Pool struct {
 	mu        sync.Mutex // guards the fields below
 	ready     []*Dirs
 	lastTaken time.Time // time of the last Take
+	hits      int64     // calls of Take that returned a sandbox
+	misses    int64     // calls of Take that returned none
 }
 
 // Dirs contains the host folders of a sandbox, and the sandbox after it was prepared.
@@ -85,8 +87,10 @@ func (p *Pool) Take() *Dirs {
 	defer p.mu.Unlock()
 	n := len(p.ready)
 	if n == 0 {
+		p.misses++
 		return nil
 	}
+	p.hits++
 	l := p.ready[n-1] // the memory of the newest is most likely not swapped out
 	p.ready = p.ready[:n-1]
 	p.lastTaken = time.Now()
@@ -102,6 +106,19 @@ func (p *Pool) Size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready)
+}
+
+// Stats contains the number of prepared sandboxes and how often Take returned one.
+type Stats struct {
+	Ready, Size  int // Size is the number that Fill keeps ready
+	Hits, Misses int64
+}
+
+// Stats returns the current numbers.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Ready: len(p.ready), Size: p.c.Size, Hits: p.hits, Misses: p.misses}
 }
 
 // The backoff of Fill after failures.

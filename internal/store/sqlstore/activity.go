@@ -11,11 +11,11 @@ import (
 // primary key of metrics.
 const (
 	selectActive = `select l.id, l.agent_id, l.agent_name, l.status, substr(p.prompt, 1, $3), l.created_at, l.started_at, l.completed_at,
-			l.session_id, l.priority, l.usage, m.at, m.cpu, m.mem_used, m.mem_total, m.disk_used, m.disk_total
+			l.session_id, l.priority, l.epoch, l.worker_id, l.isolation, l.usage, m.at, m.cpu, m.mem_used, m.mem_total, m.disk_used, m.disk_total
 		from l join run_specs p on p.run_id = l.id
 			left join metrics m on l.status = 'running' and m.run_id = l.id and m.at = (select max(at) from metrics where run_id = l.id)`
 
-	activeColumns = `id, agent_id, agent_name, status, created_at, started_at, completed_at, session_id, priority, usage`
+	activeColumns = `id, agent_id, agent_name, status, created_at, started_at, completed_at, session_id, priority, epoch, worker_id, isolation, usage`
 
 	selectRunning = `with l as (
 			select ` + activeColumns + ` from runs where org_id = $1 and status = 'running' order by created_at, id limit $2) ` +
@@ -50,13 +50,17 @@ func (s *Store) Activity(ctx context.Context, org string, limit int) (a stint.Ac
 }
 
 func scanActive(r Row) (v stint.ActiveRun, err error) {
+	var worker string
 	var at *int64
 	var cpu *float64
 	var memUsed, memTotal, diskUsed, diskTotal *int64
 	err = r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.Status, freeText{&v.Prompt}, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt},
-		&v.SessionID, &v.Priority, jsonOf{&v.Usage}, &at, &cpu, &memUsed, &memTotal, &diskUsed, &diskTotal)
+		&v.SessionID, &v.Priority, &v.Attempt, &worker, &v.Isolation, jsonOf{&v.Usage}, &at, &cpu, &memUsed, &memTotal, &diskUsed, &diskTotal)
 	if err != nil {
 		return v, fmt.Errorf("scan an active run: %w", err)
+	}
+	if v.Status == stint.Running {
+		v.WorkerID = &worker
 	}
 	if prompt := []rune(v.Prompt); len(prompt) > stint.MaxActivityPrompt {
 		v.Prompt = string(prompt[:stint.MaxActivityPrompt])

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// AddMetrics stores samples of a run, and where its attempt executes.
+// AddMetrics stores samples of a run, and the place of its attempt.
 func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error {
 	if len(samples) == 0 && place == nil {
 		return nil
@@ -19,8 +19,9 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
 		var steps []Step
 		if place != nil {
-			steps = append(steps, step(`update runs set isolation = $3, image_digest = $4 where id = $1 and epoch = $2 and status = 'running'`,
-				runID, place.Epoch, place.Isolation, emptyAsNil(place.ImageDigest)))
+			steps = append(steps, step(`update runs set isolation = $3, image_digest = $4, usage = coalesce($5, usage)
+				where id = $1 and epoch = $2 and status = 'running'`,
+				runID, place.Epoch, place.Isolation, emptyAsNil(place.ImageDigest), raw(place.Usage)))
 		}
 		for _, m := range samples {
 			steps = append(steps, step(`insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)

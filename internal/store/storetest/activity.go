@@ -38,9 +38,19 @@ var activityCases = []testCase{
 		w.diff("before the first sample", (*stint.MetricsSample)(nil), w.activity(w.home, 10).Data[0].Metrics)
 		base := w.now()
 		newest := sample(later(base, time.Second), 70)
-		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{newest, sample(base, 10)}, nil), "AddMetrics")
+		place := &store.Place{Epoch: c.Position.Epoch, Isolation: "namespace", Usage: []byte(`{"inputTokens":7,"costUsd":0.5}`)}
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{newest, sample(base, 10)}, place), "AddMetrics")
 		a := w.activity(w.home, 10)
 		w.diff("sample", &newest, a.Data[0].Metrics)
+		cost, isolation := 0.5, "namespace"
+		w.diff("usage", &stint.Usage{Tokens: stint.Tokens{InputTokens: 7}, CostUSD: &cost}, a.Data[0].Usage)
+		w.diff("attempt", []any{1, &c.Run.WorkerID, &isolation}, []any{a.Data[0].Attempt, a.Data[0].WorkerID, a.Data[0].Isolation})
+		place.Usage = nil
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, nil, place), "AddMetrics without usage")
+		w.diff("usage after a sample without it", &cost, w.activity(w.home, 10).Data[0].Usage.CostUSD)
+		place.Epoch, place.Usage = c.Position.Epoch+1, []byte(`{"inputTokens":8}`)
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, nil, place), "AddMetrics of another epoch")
+		w.diff("usage after a sample of another epoch", &cost, w.activity(w.home, 10).Data[0].Usage.CostUSD)
 		w.diff("sample of "+other.Run.ID, (*stint.MetricsSample)(nil), a.Data[1].Metrics)
 	}},
 	{"long prompts are cut", func(w *world) {

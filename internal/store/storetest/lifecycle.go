@@ -76,6 +76,7 @@ func cancelledContext(w *world) {
 		"LogSources": second(s.LogSources(ctx, id, store.LogPosition{}, false, 1)), "LogPositionAt": second(s.LogPositionAt(ctx, id, at)),
 		"Session": second(s.Session(ctx, org, b.run.SessionID)), "Sessions": second(s.Sessions(ctx, org, all)),
 		"Checkpoint": second(s.Checkpoint(ctx, org, *b.run.CheckpointID)), "Metrics": second(s.Metrics(ctx, id)), "Activity": second(s.Activity(ctx, org, 1)),
+		"Load": second(s.Load(ctx)), "OrgLoads": second(s.OrgLoads(ctx, 1)), "FirstOrg": second(s.FirstOrg(ctx)),
 		"Agent": second(s.Agent(ctx, org, w.home.agent.ID)), "Agents": second(s.Agents(ctx, org, all)),
 		"FileSets": second(s.FileSets(ctx, org, stint.Artifacts, all)), "FileSetVersion": second(s.FileSetVersion(ctx, org, b.tree.ID, "", 0)),
 		"Tokens": second(s.Tokens(ctx, org, all)), "TokenByHash": second(s.TokenByHash(ctx, b.token.Hash)), "Secrets": second(s.Secrets(ctx, org)), "SecretNotices": second(s.SecretNotices(ctx)),

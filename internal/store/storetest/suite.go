@@ -59,6 +59,7 @@ func caseGroups(h Harness) []caseGroup {
 		{"keys", keyCases},
 		{"metrics", metricCases},
 		{"activity", activityCases},
+		{"statistics", statisticsCases},
 		{"isolation", isolationCases},
 		{"lifecycle", lifecycleCases},
 	}

@@ -1,7 +1,9 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"time"
 
@@ -16,15 +18,25 @@ const sampleInterval = time.Second
 // sampleUsage measures the sandbox now, every second, and when ctx ends.
 func (s *state) sampleUsage(ctx context.Context) {
 	var cpu cpuMeter
-	s.sample(ctx, &cpu, &store.Place{Epoch: s.a.Position.Epoch, Isolation: s.driver.Name(), ImageDigest: s.digest})
+	var usage json.RawMessage // as stored last
+	place := &store.Place{Epoch: s.a.Position.Epoch, Isolation: s.driver.Name(), ImageDigest: s.digest}
+	changed := func() *store.Place {
+		now := s.meter.JSON()
+		if bytes.Equal(now, usage) {
+			return nil
+		}
+		usage, place.Usage = now, now
+		return place
+	}
+	s.sample(ctx, &cpu, place)
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			s.sample(ctx, &cpu, nil)
+			s.sample(ctx, &cpu, changed())
 		case <-ctx.Done():
-			s.sample(ctx, &cpu, nil)
+			s.sample(ctx, &cpu, changed())
 			return
 		}
 	}

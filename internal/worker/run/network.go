@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
@@ -45,7 +46,7 @@ func connect(_ context.Context, s *state) (undo, error) {
 // egressRun returns the run's settings for the egress gateway.
 func (s *state) egressRun() (egress.RunConfig, error) {
 	d := s.definition()
-	run := egress.RunConfig{Mode: policy.Mode(d.NetworkMode()), Secrets: append(s.brokeredSecrets(), s.headerSecrets()...), Record: s.output.Network, Model: s.modelProxy()}
+	run := egress.RunConfig{Mode: policy.Mode(d.NetworkMode()), Secrets: append(s.brokeredSecrets(), s.headerSecrets()...), Record: s.recordNetwork, Model: s.modelProxy()}
 	if d.Network != nil {
 		run.Inspect = d.Network.Inspect
 		for _, text := range d.Network.Allow {
@@ -64,6 +65,18 @@ func (s *state) egressRun() (egress.RunConfig, error) {
 		run.APIToken = token
 	}
 	return run, nil
+}
+
+// recordNetwork adds an entry of the network log to the run's log and to the metrics. An
+// operation in progress is counted when it ends.
+func (s *state) recordNetwork(e log.Entry) {
+	switch {
+	case e.Action == log.Suppressed:
+		s.Metrics.Egress(e.Rule, e.Class(), e.Count, 0, 0)
+	case !e.Open:
+		s.Metrics.Egress(e.Action, e.Class(), 1, e.RequestBytes, e.ResponseBytes)
+	}
+	s.output.Network(e)
 }
 
 // usesAPI reports whether an MCP server of the definition is the API itself.

@@ -28,6 +28,7 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
+	"github.com/stint-dev/stint/internal/telemetry"
 	"github.com/stint-dev/stint/internal/worker/checkout"
 	"github.com/stint-dev/stint/internal/worker/output"
 	"github.com/stint-dev/stint/internal/worker/usage"
@@ -61,12 +62,13 @@ type Config struct {
 	IDs          *stint.IDs
 	Now          func() time.Time
 	Logger       *slog.Logger
-	ExitGrace    time.Duration     // between the agent's terminal event and SIGTERM
-	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel or any other cause except the time limit and the loss of the lease
-	TimeoutGrace time.Duration     // between SIGTERM and SIGKILL after the time limit
-	Labels       map[string]string // of the worker, for placement
-	SetupLimit   time.Duration     // time limit of each of Prepare, Attach, and Start of a sandbox
-	Resources    sandbox.Resources // limits that apply if the definition does not set them
+	Metrics      *telemetry.Product // if nil, nothing is counted
+	ExitGrace    time.Duration      // between the agent's terminal event and SIGTERM
+	CancelGrace  time.Duration      // between SIGTERM and SIGKILL after a cancel or any other cause except the time limit and the loss of the lease
+	TimeoutGrace time.Duration      // between SIGTERM and SIGKILL after the time limit
+	Labels       map[string]string  // of the worker, for placement
+	SetupLimit   time.Duration      // time limit of each of Prepare, Attach, and Start of a sandbox
+	Resources    sandbox.Resources  // limits that apply if the definition does not set them
 }
 
 // SetDefaults sets fields that are zero to their defaults.
@@ -75,6 +77,9 @@ func (c *Config) SetDefaults() {
 		c.Frameworks = registry.Find
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Metrics == nil {
+		c.Metrics = telemetry.NewProduct(nil)
+	}
 	c.ExitGrace = cmp.Or(c.ExitGrace, DefaultExitGrace)
 	c.CancelGrace = cmp.Or(c.CancelGrace, DefaultCancelGrace)
 	c.TimeoutGrace = cmp.Or(c.TimeoutGrace, DefaultTimeoutGrace)

@@ -46,11 +46,13 @@ func start(ctx context.Context, s *state) (undo, error) {
 		Argv: s.plan.Argv, Env: env, Dir: in.WorkDir, Stdin: s.stdin,
 		Stdout: s.output.Writer(framework.Stdout), Stderr: s.output.Writer(framework.Stderr),
 	})
+	began := s.Now()
 	recorded()
 	if err != nil {
 		return nil, s.startFailed(fmt.Errorf("start command: %w", err))
 	}
 	s.Health.started()
+	s.Metrics.RunStarted(began.Sub(s.a.StartedAt.Time))
 	metadata := map[string]any{"framework": s.framework()}
 	if s.cli.Version != "" {
 		metadata["version"] = s.cli.Version
