@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
@@ -21,7 +20,7 @@ var errDetached = errors.New("detached")
 // followRun prints a run's events until the run has ended, and then its summary. If
 // the run did not complete, or the user stopped following it, the error is an
 // exitError.
-func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) error {
+func (a *app) followRun(ctx context.Context, c *client.Client, id string, f *runFlags) error {
 	following, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	var watchers sync.WaitGroup
@@ -37,29 +36,29 @@ func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) 
 	if err != nil {
 		return fmt.Errorf("the stream of %s was lost, and the run may continue (follow it again with 'stint runs events %s'): %w", id, id, err)
 	}
-	return a.finishFollowing(ctx, c, id, pull)
+	return a.finishFollowing(ctx, c, id, f)
 }
 
 // finishFollowing prints how a run ended, and pulls its artifact if requested. The
 // exit code of the run takes precedence over an error of the pull.
-func (a *app) finishFollowing(ctx context.Context, c *client.Client, id, pull string) error {
+func (a *app) finishFollowing(ctx context.Context, c *client.Client, id string, f *runFlags) error {
 	var run *stint.Run
 	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
 		if run, err = c.Runs.Get(ctx, id); err != nil {
 			return err
 		}
-		if pull == "" {
-			a.summary(run)
-			return nil
-		}
 		run = awaitCheckpoint(ctx, c, run)
 		a.summary(run)
-		return a.pullArtifact(ctx, c, run, pull)
+		a.explainCancelled(run)
+		if f.pull == "" {
+			return nil
+		}
+		return a.pullArtifact(ctx, c, run, f.pull)
 	})
 	if run == nil {
 		return err
 	}
-	end := exitOf(run.Status)
+	end := exitOf(run, f.exitCode)
 	if end == nil {
 		return err
 	}
@@ -67,34 +66,6 @@ func (a *app) finishFollowing(ctx context.Context, c *client.Client, id, pull st
 		a.note("stint: %s", err)
 	}
 	return end
-}
-
-// A cancelled run is read at most checkpointTries times, every checkpointEvery,
-// until its checkpoint appears. This takes up to 5 s, or longer if the server is
-// slow.
-const (
-	checkpointTries = 50
-	checkpointEvery = 100 * time.Millisecond
-)
-
-// awaitCheckpoint waits for the checkpoint of a cancelled run, which is stored after
-// the run's end. It returns the run as last read.
-func awaitCheckpoint(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run {
-	tick := time.NewTicker(checkpointEvery)
-	defer tick.Stop()
-	for try := 0; try < checkpointTries && run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil; try++ {
-		select {
-		case <-ctx.Done():
-			return run
-		case <-tick.C:
-		}
-		read, err := c.Runs.Get(ctx, run.ID)
-		if err != nil {
-			return run // the pull reports the error
-		}
-		run = read
-	}
-	return run
 }
 
 // watchInterrupts handles interrupts while a run is followed, until ended is closed.

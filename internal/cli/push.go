@@ -234,7 +234,11 @@ func (t volumeCommands) printPushed(tree *stint.FileSet, p pushResult) error {
 	if !p.Changed {
 		return t.a.printResult(p, "The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
 	}
-	return t.a.printResult(p, "Stored %s@%s: %s, %s.", tree.Name, p.ID, count(p.FileCount, "file"), bytesText(p.Size))
+	sent := ""
+	if p.Sent != nil {
+		sent = fmt.Sprintf("; sent %s for %s", bytesText(p.Sent.Bytes), count(p.Sent.Files, "changed file"))
+	}
+	return t.a.printResult(p, "Stored %s@%s: %s, %s%s.", tree.Name, p.ID, count(p.FileCount, "file"), bytesText(p.Size), sent)
 }
 
 func (t volumeCommands) printPlan(tree *stint.FileSet, p transfer.PushResult) error {

@@ -18,8 +18,10 @@ import (
 type runFlags struct {
 	vars, secrets, volumes, metadata []string
 	artifact, version, timeout, pull string
+	model                            string
 	priority                         int
-	detach                           bool
+	limits                           stint.Limits
+	detach, exitCode                 bool
 }
 
 // add adds the flags to a command. version is the agent's version by default.
@@ -31,9 +33,14 @@ func (f *runFlags) add(c *cobra.Command, version string) {
 	flags.StringVar(&f.artifact, "artifact", "", "artifact N[@V]: start from version V of artifact N and store the result in it")
 	flags.StringVar(&f.version, "agent-version", "", "version of the agent (default "+version+")")
 	flags.StringVar(&f.timeout, "timeout", "", "time limit such as 90s or 10m")
+	flags.StringVar(&f.model, "model", "", "model, instead of the one in the agent's definition")
+	flags.Int64Var(&f.limits.MaxTokens, "max-tokens", 0, "maximum number of input and output tokens; not more than the agent's limit")
+	flags.Float64Var(&f.limits.MaxCostUSD, "max-cost", 0, "maximum cost in US dollars, such as 0.50; not more than the agent's limit")
+	flags.Int64Var(&f.limits.MaxTurns, "max-turns", 0, "maximum number of responses of the model; not more than the agent's limit")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "label K=V of the run (repeatable)")
 	flags.IntVar(&f.priority, "priority", 0, "0 to 9; higher ones start earlier")
 	flags.StringVar(&f.pull, "pull", "", "folder to write the artifact into when the run has ended")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with the exit code of the agent; see above")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the run's ID and do not follow it")
 }
 
@@ -42,7 +49,12 @@ The agent's output is printed on standard output and standard error; messages
 about the run are printed on standard error. On a terminal, control sequences
 other than colours are made visible, unless --raw is given. PROMPT '-' reads the prompt
 from standard input. Ctrl-C offers to cancel the run. After a second Ctrl-C, or
-if the terminal or the connection is lost, the run continues.`
+if the terminal or the connection is lost, the run continues.
+
+The exit code is 0 if the run completed, 124 if it exceeded its time limit, 130 if
+it was cancelled or continues, and 1 if it failed. With --exit-code, the exit code of
+a run that completed or failed is that of the agent, or 1 if there is none or if the
+run failed although the agent exited with 0.`
 
 func (a *app) run() *cobra.Command {
 	var f runFlags
@@ -110,7 +122,7 @@ func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string
 	if f.detach {
 		return a.printLine(run, "%s", run.ID)
 	}
-	return a.followRun(c.Context(), server, run.ID, f.pull)
+	return a.followRun(c.Context(), server, run.ID, f)
 }
 
 // createRun creates a run. An interrupt cancels the request. The request may contain
@@ -191,7 +203,18 @@ func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
 	if f.pull != "" && f.artifact == "" && n.SessionID == "" && n.CheckpointID == "" {
 		return usage(c, "--pull needs --artifact NAME: the files of a run are kept in an artifact")
 	}
-	n.Priority = f.priority
+	if f.detach && f.exitCode {
+		return usage(c, "--exit-code waits for the end of the run, which --detach does not")
+	}
+	for name, value := range map[string]float64{"max-tokens": float64(f.limits.MaxTokens), "max-cost": f.limits.MaxCostUSD, "max-turns": float64(f.limits.MaxTurns)} {
+		if c.Flags().Changed(name) && value <= 0 {
+			return usage(c, "--%s must be greater than 0", name)
+		}
+	}
+	if f.limits != (stint.Limits{}) {
+		n.Limits = &f.limits
+	}
+	n.Priority, n.Model = f.priority, f.model
 	if n.Timeout, err = timeout(f.timeout); err != nil {
 		return usage(c, "--timeout: %s", err)
 	}
@@ -251,16 +274,20 @@ func pairs(words []string, otherwise func(string) (string, bool)) (map[string]st
 	return out, nil
 }
 
-// exitOf returns the exitError for the status of an ended run, or nil if the run
-// completed.
-func exitOf(s stint.Status) error {
-	switch s {
-	case stint.Completed:
-		return nil
+// exitOf returns the exitError for an ended run, or nil if the exit code is 0. If
+// agentCode is set and the agent ended by itself, the exit code is that of the agent.
+func exitOf(run *stint.Run, agentCode bool) error {
+	switch run.Status {
 	case stint.TimedOut:
 		return exitError(exitTimeout)
 	case stint.Cancelled:
 		return exitError(exitCancelled)
+	}
+	if agentCode && run.ExitCode != nil && *run.ExitCode != 0 {
+		return exitError(*run.ExitCode)
+	}
+	if run.Status == stint.Completed {
+		return nil
 	}
 	return exitError(exitFailed)
 }

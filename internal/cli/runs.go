@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -231,30 +230,6 @@ func pairsText(m map[string]string, between string) string {
 	}
 	slices.Sort(words)
 	return strings.Join(words, ", ")
-}
-
-func (a *app) runsCancel() *cobra.Command {
-	return &cobra.Command{
-		Use: "cancel RUN...", Short: "Cancel pending or running runs", Args: atLeast("RUN"),
-		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
-			var failed error
-			for _, ref := range args {
-				id, err := resolve(ctx, c, stint.PrefixRun, ref)
-				var run *stint.Run
-				if err == nil {
-					run, err = c.Runs.Cancel(ctx, id)
-				}
-				if err != nil {
-					failed = errors.Join(failed, err)
-				} else if a.json {
-					failed = errors.Join(failed, a.printJSON(run))
-				} else {
-					a.note("%s is %s.", run.ID, run.Status)
-				}
-			}
-			return failed
-		}),
-	}
 }
 
 func (a *app) runsEvents() *cobra.Command {
