@@ -29,6 +29,13 @@ type Env struct {
 	// ReadPassword reads a line from the terminal without showing it. When ctx ends,
 	// it restores the terminal and returns the cause.
 	ReadPassword func(ctx context.Context) ([]byte, error)
+	// TerminalSize returns the numbers of columns and lines of the terminal that is
+	// standard output.
+	TerminalSize func() (width, height int)
+	// RawTerminal makes each key readable from standard input at once, without
+	// showing it and without signals. If standard input is not a terminal, it does
+	// nothing.
+	RawTerminal func() (restore func(), err error)
 	// Interrupts delivers the user's requests to stop the command.
 	Interrupts <-chan Interrupt
 

@@ -29,7 +29,8 @@ func (a *app) logs() *cobra.Command {
 		Use: "logs RUN", Short: "Print the log of a run: agent, system and network",
 		Long: `Print the agent's output, messages of the system, and the decisions about the
 network of a run, with their times. With --follow, further entries are printed as
-they appear, until the run has ended, also after a restart of the server.`,
+they are stored, until the run has ended, also after a restart of the server. Their
+order can differ a little from that of their times.`,
 		Args: exactly("RUN"),
 	}
 	flags := c.Flags()

@@ -35,15 +35,17 @@ type app struct {
 	context string // --context
 	raw     bool   // --raw
 
-	screen  io.Writer          // standard error, for control sequences of the program itself
-	display []*terminal.Writer // standard output and error, as far as they are terminals
+	// screen and topScreen are standard error and standard output, for control sequences
+	// of the program itself. display contains those that are terminals, for everything else.
+	screen, topScreen io.Writer
+	display           []*terminal.Writer
 }
 
 // Main runs the command in env.Args and returns the exit code. An interrupt
 // cancels the context of the command, unless the command handles interrupts
 // itself.
 func Main(ctx context.Context, env Env) int {
-	a := &app{Env: env, screen: env.Stderr}
+	a := &app{Env: env, screen: env.Stderr, topScreen: env.Stdout}
 	a.Stdout = a.protect(stdout, env.Stdout)
 	a.Stderr = a.protect(stderr, env.Stderr)
 	code := a.report(a.execute(ctx))
@@ -124,7 +126,7 @@ limit, 130 cancelled.`,
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
 	group(root, "start", a.demo(), a.serve(), a.auth(), a.init())
-	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.logs(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
+	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.logs(), a.top(), a.sessions(), a.checkpoints(), a.volumes(stint.Volumes), a.volumes(stint.Artifacts), a.secret(), a.usageOf(), a.mcp())
 	group(root, "operate", a.token(), a.stop(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
 	root.SetHelpCommand(a.help())
 	root.SetHelpCommandGroupID("operate")

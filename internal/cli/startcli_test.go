@@ -92,6 +92,8 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 			return slices.Contains(terminals, fd)
 		},
 		ReadPassword: func(context.Context) ([]byte, error) { return []byte("typed"), nil },
+		TerminalSize: func() (int, int) { return 100, 8 },
+		RawTerminal:  func() (func(), error) { return func() {}, nil },
 		Serve:        func(context.Context, config.Config, func(cli.ServerInfo)) error { return nil },
 		Isolations:   func() []string { return nil },
 		Probe:        func(context.Context, config.Config, string) sandbox.Report { return sandbox.Report{} },

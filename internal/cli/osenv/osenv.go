@@ -41,9 +41,33 @@ func New() (env cli.Env, stop func(), err error) {
 		Now:          time.Now,
 		IsTerminal:   term.IsTerminal,
 		ReadPassword: readPassword,
+		TerminalSize: terminalSize,
+		RawTerminal:  rawTerminal,
 		Interrupts:   interrupts,
 		Executable:   os.Executable,
 	}, stop, nil
+}
+
+// terminalSize returns the size of the terminal, or that of the first terminals if it is
+// not known.
+func terminalSize() (width, height int) {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
+}
+
+func rawTerminal() (restore func(), err error) {
+	fd := int(os.Stdin.Fd())
+	if !term.IsTerminal(fd) {
+		return func() {}, nil
+	}
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = term.Restore(fd, before) }, nil // fails only if the terminal was closed
 }
 
 // readPassword reads a line from the terminal without showing it. A read from a
