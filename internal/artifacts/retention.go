@@ -26,10 +26,18 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.F
 		return err
 	}
 	err = s.c.Store.DeleteVersion(ctx, c.OrgID, id, v.ID)
-	if errors.Is(err, store.ErrInUse) {
-		return stint.InvalidState("The version '%s' is in use: it is the current version, a checkpoint or a run uses it, or it is marked to be kept. Delete another version.", v.ID)
+	if used, ok := errors.AsType[store.InUseError](err); ok {
+		return stint.InvalidState("The version '%s' is in use: %s.", v.ID, uses[used.Use])
 	}
 	return store.PublicError(err, string(kind)+" version", spec)
+}
+
+// uses contains the reasons for which a version cannot be deleted, and remedies.
+var uses = map[store.Use]string{
+	store.UseHead:       "it is the current version. Push or promote another version first",
+	store.UseCheckpoint: "a checkpoint contains it. Runs that resume from the checkpoint need it",
+	store.UseRun:        "an active run uses it. Wait for the end of the run, or cancel it",
+	store.UseKept:       "it is marked to be kept. Remove the mark first",
 }
 
 // KeepVersion marks a version so that retention rules do not delete it, or removes

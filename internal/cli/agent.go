@@ -184,11 +184,11 @@ func (a *app) agentVersions() *cobra.Command {
 }
 
 func (a *app) agentRemove() *cobra.Command {
-	return a.each("rm AGENT...", "Remove agents; their runs stay", "removed", func(ctx context.Context, c *client.Client, name string) (string, error) {
-		agent, err := findAgent(ctx, c, name)
+	return a.each("rm AGENT...", "Remove agents; their runs stay", "removed", func(ctx context.Context, c *client.Client, ref string) (id, name string, err error) {
+		agent, err := findAgent(ctx, c, ref)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
-		return agent.ID, c.Agents.Delete(ctx, agent.ID)
+		return agent.ID, nameOf(stint.PrefixAgent, ref, agent.Name), c.Agents.Delete(ctx, agent.ID)
 	})
 }

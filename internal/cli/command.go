@@ -36,18 +36,18 @@ func listCommand[T any](a *app, short, none, head string, list func(context.Cont
 }
 
 // each returns a command that calls f for each argument and prints a message such
-// as "ID was removed.", with the ID that f returned and the word done. use is a
+// as "NAME was removed.", with the name that f returned and the word done. use is a
 // command and its argument, such as "rm NAME...".
-func (a *app) each(use, short, done string, f func(ctx context.Context, c *client.Client, arg string) (id string, err error)) *cobra.Command {
+func (a *app) each(use, short, done string, f func(ctx context.Context, c *client.Client, arg string) (id, name string, err error)) *cobra.Command {
 	_, word, _ := strings.Cut(use, " ")
 	word, _, _ = strings.Cut(strings.TrimSuffix(word, "..."), "[")
 	return &cobra.Command{
 		Use: use, Short: short, Args: atLeast(word),
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, arg := range args {
-				id, err := f(ctx, c, arg)
+				id, name, err := f(ctx, c, arg)
 				if err == nil {
-					err = a.printResult(map[string]any{"id": id, done: true}, "%s was %s.", id, done)
+					err = a.printResult(map[string]any{"id": id, "name": name, done: true}, "%s was %s.", name, done)
 				}
 				if err != nil {
 					return err

@@ -146,6 +146,15 @@ func resolveToken(ctx context.Context, c *client.Client, ref string) (string, er
 	return resolve(ctx, c, stint.PrefixToken, ref)
 }
 
+// nameOf returns the form of an object in messages: its name, or the complete ID if the
+// user gave that.
+func nameOf(prefix, ref, name string) string {
+	if stint.IsID(prefix, ref) {
+		return ref
+	}
+	return name
+}
+
 // cutRef splits REF@VERSION, where REF may be lastRef. given reports whether there is a
 // version.
 func cutRef(s string) (ref, version string, given bool) {

@@ -35,7 +35,7 @@ func (t volumeCommands) keep() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := t.a.printResult(map[string]any{"id": tree.ID + "@" + version, done: true}, "%s@%s was %s.", tree.ID, version, done); err != nil {
+			if err := t.a.printResult(map[string]any{"id": tree.ID + "@" + version, "name": tree.Name, done: true}, "%s@%s was %s.", nameOf(t.kind.Prefix(), name, tree.Name), version, done); err != nil {
 				return err
 			}
 		}
@@ -45,17 +45,18 @@ func (t volumeCommands) keep() *cobra.Command {
 }
 
 func (t volumeCommands) remove() *cobra.Command {
-	c := t.a.each("rm NAME[@VERSION]...", fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind), "removed", func(ctx context.Context, c *client.Client, arg string) (string, error) {
-		name, version, single := cutRef(arg)
+	c := t.a.each("rm NAME[@VERSION]...", fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind), "removed", func(ctx context.Context, c *client.Client, arg string) (id, name string, err error) {
+		ref, version, single := cutRef(arg)
 		trees := treesOf(c, t.kind)
-		tree, err := findTree(ctx, c, t.kind, name)
-		switch {
-		case err != nil:
-			return "", err
-		case single:
-			return tree.ID + "@" + version, trees.DeleteVersion(ctx, tree.ID, version)
+		tree, err := findTree(ctx, c, t.kind, ref)
+		if err != nil {
+			return "", "", err
 		}
-		return tree.ID, trees.Delete(ctx, tree.ID)
+		name = nameOf(t.kind.Prefix(), ref, tree.Name)
+		if single {
+			return tree.ID + "@" + version, name + "@" + version, trees.DeleteVersion(ctx, tree.ID, version)
+		}
+		return tree.ID, name, trees.Delete(ctx, tree.ID)
 	})
 	c.Long = fmt.Sprintf(`Remove %ss with all their versions or, as NAME@VERSION, one version that
 is not the current one, is not protected, and is not used by a checkpoint or an

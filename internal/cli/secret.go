@@ -146,7 +146,7 @@ func (a *app) secretShow() *cobra.Command {
 }
 
 func (a *app) secretRemove() *cobra.Command {
-	return a.each("rm NAME...", "Delete stored secrets", "removed", func(ctx context.Context, c *client.Client, name string) (string, error) {
-		return name, c.Secrets.Delete(ctx, name)
+	return a.each("rm NAME...", "Delete stored secrets", "removed", func(ctx context.Context, c *client.Client, secret string) (id, name string, err error) {
+		return secret, secret, c.Secrets.Delete(ctx, secret)
 	})
 }

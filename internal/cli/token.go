@@ -74,11 +74,13 @@ func (a *app) tokenList() *cobra.Command {
 }
 
 func (a *app) tokenRevoke() *cobra.Command {
-	return a.each("revoke TOKEN...", "Revoke tokens immediately", "revoked", func(ctx context.Context, c *client.Client, ref string) (string, error) {
-		id, err := resolveToken(ctx, c, ref)
-		if err != nil {
-			return "", err
+	return a.each("revoke TOKEN...", "Revoke tokens immediately", "revoked", func(ctx context.Context, c *client.Client, ref string) (id, name string, err error) {
+		if id, err = resolveToken(ctx, c, ref); err != nil {
+			return "", "", err
 		}
-		return id, c.Tokens.Revoke(ctx, id)
+		if name = ref; strings.HasPrefix(ref, stint.PrefixToken) {
+			name = id
+		}
+		return id, name, c.Tokens.Revoke(ctx, id)
 	})
 }

@@ -31,9 +31,9 @@ type FileSets interface {
 	// again. Versions that a checkpoint references stay readable by ID. Versions
 	// that runs mount are not removed until the runs release them; see CreateRun.
 	DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error
-	// DeleteVersion removes a version. The error is ErrInUse if the version is
-	// the head or has a keep request, or if a checkpoint references it or a run
-	// still mounts it.
+	// DeleteVersion removes a version. The error is an InUseError if the version
+	// is the head or has a keep request, or if a checkpoint references it or a
+	// run still mounts it.
 	DeleteVersion(ctx context.Context, org, set, id string) error
 	// KeepVersion sets or clears the request to exclude a version from
 	// PruneVersions.

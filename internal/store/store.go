@@ -16,8 +16,29 @@ var ErrNotFound = errors.New("store: not found")
 // ErrExists is returned when a unique name or identifier is already in use.
 var ErrExists = errors.New("store: already exists")
 
-// ErrInUse is returned when a version cannot be removed; see DeleteVersion.
+// ErrInUse is returned when a version cannot be removed; see DeleteVersion. The error is an
+// InUseError.
 var ErrInUse = errors.New("store: in use")
+
+// Use is a reason for which a version cannot be removed.
+type Use string
+
+// The reasons for which a version cannot be removed.
+const (
+	UseHead       Use = "head"       // it is the head
+	UseCheckpoint Use = "checkpoint" // a checkpoint references it
+	UseRun        Use = "run"        // a run mounts it
+	UseKept       Use = "kept"       // it has a keep request
+)
+
+// InUseError is an ErrInUse with the first reason that applies, in the order of the
+// constants.
+type InUseError struct{ Use Use }
+
+func (e InUseError) Error() string { return ErrInUse.Error() + ": " + string(e.Use) }
+
+// Is reports whether target is ErrInUse.
+func (e InUseError) Is(target error) bool { return target == ErrInUse }
 
 // ErrUnavailable is returned when the database cannot be reached or cannot
 // accept work. The same call may succeed later.

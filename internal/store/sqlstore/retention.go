@@ -23,13 +23,13 @@ func (s *Store) DeleteVersion(ctx context.Context, org, set, id string) error {
 		if err != nil {
 			return err
 		}
-		inUse, err := one(ctx, q, value[int], `select case when `+isHead+` or `+isPinned+` or `+isMounted+` or `+isKept+` then 1 else 0 end
+		use, err := one(ctx, q, value[store.Use], `select case when `+isHead+` then 'head' when `+isPinned+` then 'checkpoint' when `+isMounted+` then 'run' when `+isKept+` then 'kept' else '' end
 			from tree_versions v join trees t on t.id = v.tree_id where v.tree_id = $1 and v.id = $2`, t.id, id)
 		switch {
 		case err != nil:
 			return err
-		case inUse == 1:
-			return store.ErrInUse
+		case use != "":
+			return store.InUseError{Use: use}
 		}
 		return run(ctx, q, step(recordPruned, t.id, versionNumber(id)), step(removePruned, t.id, versionNumber(id)))
 	})

@@ -188,11 +188,11 @@ var retentionCases = []testCase{
 	{"an unused version can be deleted", func(w *world) {
 		t := w.home.fileSet(stint.Volumes, "data")
 		one, two := w.home.committed(w.home.commit(t.ID, "one")), w.home.committed(w.home.commit(t.ID, "two"))
-		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.ErrInUse, "DeleteVersion of the head")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.InUseError{Use: store.UseHead}, "DeleteVersion of the head")
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another organisation")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), "KeepVersion")
 		w.diff("kept", true, w.home.treeVersion(t.ID, one.ID, 0).Kept)
-		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of a kept version")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.InUseError{Use: store.UseKept}, "DeleteVersion of a kept version")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, false, w.now()), "KeepVersion")
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), "DeleteVersion")
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion again")
@@ -202,7 +202,7 @@ var retentionCases = []testCase{
 	{"a version that a checkpoint references is not deleted", func(w *world) {
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run)))
-		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, w.home.artifact("out").ID, *r.ArtifactVersion), store.ErrInUse, "DeleteVersion")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, w.home.artifact("out").ID, *r.ArtifactVersion), store.InUseError{Use: store.UseCheckpoint}, "DeleteVersion")
 	}},
 	{"PruneVersions retains new, recent, head, and kept versions", func(w *world) {
 		t := w.home.fileSet(stint.Volumes, "data")

@@ -37,7 +37,7 @@ var lineageCases = []testCase{
 			w.must(err, "FileSet")
 			w.diff("promoting the head changes nothing", got, again)
 			w.must(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), "DeleteVersion of the previous head")
-			w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of the head")
+			w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.InUseError{Use: store.UseHead}, "DeleteVersion of the head")
 		}
 	}},
 	{"PromoteVersion checks the version and the head", func(w *world) {
