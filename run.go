@@ -103,6 +103,8 @@ type Run struct {
 	Worker      *string `json:"workerId"`
 	Isolation   *string `json:"isolation"`
 	ImageDigest *string `json:"imageDigest"`
+	// Queue says why the run is pending; nil in every other status.
+	Queue *Queue `json:"queue"`
 }
 
 // Attempt is one execution of a run. A run has several if its agent's retries allow.

@@ -28,6 +28,7 @@ var types = map[string]struct {
 }{
 	"Run":                {of: stint.Run{}},
 	"CreatedRun":         {of: stint.Run{}, without: []string{"volumes"}},
+	"Queue":              {of: stint.Queue{}},
 	"StorageUsage":       {of: stint.StorageUsage{}},
 	"RunSummary":         {of: stint.RunSummary{}},
 	"NewRun":             {of: stint.NewRun{}},
@@ -137,6 +138,10 @@ func TestEnumerationsMatchConstants(t *testing.T) {
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
+		}},
+		"queue reasons": {schemas["Queue"].Value.Properties["reason"], []string{
+			string(stint.QueueCapacity), string(stint.QueueOrganisationLimit), string(stint.QueueAgentLimit), string(stint.QueueSession), string(stint.QueueRetry),
+			string(stint.QueuePlacement), string(stint.QueueIsolation), string(stint.QueueUnhealthy), string(stint.QueueSalvage),
 		}},
 		"items": {schemas["Item"].Value.Properties["kind"], []string{
 			string(stint.ItemMessage), string(stint.ItemReasoning), string(stint.ItemToolCall), string(stint.ItemToolResult), string(stint.ItemPlan), string(stint.ItemNotice),

@@ -349,7 +349,7 @@ func (s *server) address(l net.Listener) string {
 }
 
 func (s *server) runs() *runs.Service {
-	return runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth})
+	return runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth, Healthy: s.healthy})
 }
 
 func (s *server) handler(streams context.Context) http.Handler {
@@ -373,8 +373,16 @@ func (s *server) handler(streams context.Context) http.Handler {
 
 // ready returns an error if the database does not answer or the worker takes no runs.
 func (s *server) ready(ctx context.Context) error {
-	if err := s.db.Ping(ctx); err != nil || s.worker == nil {
+	if err := s.db.Ping(ctx); err != nil {
 		return err
+	}
+	return s.healthy()
+}
+
+// healthy returns nil, or the reason why the worker takes no runs.
+func (s *server) healthy() error {
+	if s.worker == nil {
+		return nil
 	}
 	return s.worker.Healthy()
 }

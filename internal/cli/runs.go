@@ -156,6 +156,30 @@ func attemptsText(run *stint.Run) string {
 	return out.String()
 }
 
+// queueText returns why a run is pending, with its position if it has one.
+func queueText(q *stint.Queue) string {
+	switch {
+	case q == nil:
+		return ""
+	case q.Position == nil:
+		return fmt.Sprintf("%s: %s", q.Reason, q.Message)
+	}
+	return fmt.Sprintf("position %d, %s: %s", *q.Position, q.Reason, q.Message)
+}
+
+// placeText returns the worker of a run with the isolator and the image of its sandbox.
+func placeText(run *stint.Run) string {
+	text := deref(run.Worker)
+	if run.Isolation != nil {
+		text += " (" + *run.Isolation
+		if run.ImageDigest != nil {
+			text += ", image " + *run.ImageDigest
+		}
+		text += ")"
+	}
+	return text
+}
+
 func (a *app) showRun(run *stint.Run) error {
 	artifact := deref(run.ArtifactName)
 	if run.ArtifactVersion != nil {
@@ -163,7 +187,7 @@ func (a *app) showRun(run *stint.Run) error {
 	}
 	fields := []string{
 		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + statusDetails(run),
-		"prompt", clip(run.Prompt, 200), "artifact", artifact, "replaced", headMoveText(run), "volumes", pairsText(run.Volumes, "@"),
+		"queue", queueText(run.Queue), "worker", placeText(run), "prompt", clip(run.Prompt, 200), "artifact", artifact, "replaced", headMoveText(run), "volumes", pairsText(run.Volumes, "@"),
 		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
 		"metadata", pairsText(run.Metadata, "="), "usage", usageText(run.Usage),
 		"created", run.CreatedAt.String(), "started", text(run.StartedAt), "completed", text(run.CompletedAt),

@@ -161,6 +161,10 @@ func (l *Local) Hold(sessionID string) (release func()) {
 	})
 }
 
+// Limits returns the maximum number of running runs of an organisation and of an agent; 0
+// is unlimited.
+func (l *Local) Limits() (perOrg, perAgent int) { return l.c.PerOrg, l.c.PerAgent }
+
 // IsHeld reports whether the runs of a session wait for the state of their predecessor.
 func (l *Local) IsHeld(sessionID string) bool {
 	l.mu.Lock()

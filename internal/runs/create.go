@@ -36,6 +36,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 	}
 	created := row.Run.Run
 	created.Volumes = nil // the response to a creation omits them
+	created.Queue = newQueue(&row)
 	if o.Key != "" {
 		answer, err := o.Answer(created)
 		if err != nil {

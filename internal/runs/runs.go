@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config contains the dependencies of a Service. All members except MaxDepth
-// are required.
+// Config contains the dependencies of a Service. All members except MaxDepth and
+// Healthy are required.
 type Config struct {
 	Store    Store
 	Dispatch Dispatcher
@@ -29,6 +29,9 @@ type Config struct {
 	// MaxDepth is the maximum number of levels of runs below a run that a user
 	// started. If it is 0, agents cannot start runs.
 	MaxDepth int
+	// Healthy returns nil, or the reason why this server's worker takes no runs. It can be
+	// nil.
+	Healthy func() error
 }
 
 // Store is the part of store.Store that a Service needs.
@@ -48,6 +51,8 @@ type Store interface {
 	Run(ctx context.Context, org, id string) (store.Run, error)
 	RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
 	Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error)
+	QueuedRun(ctx context.Context, org, id string) (store.QueuedRun, error)
+	QueueState(ctx context.Context, org string) (store.QueueState, error)
 	Metadata(ctx context.Context, org, id string) (map[string]string, error)
 	ChangeMetadata(ctx context.Context, org, id string, change map[string]*string) (store.Run, error)
 	Session(ctx context.Context, org, id string) (store.Session, error)
@@ -65,6 +70,12 @@ type Dispatcher interface {
 	// NotifyCreated counts a new run and wakes its readers, and workers if no worker has
 	// claimed it.
 	NotifyCreated(runID string, unclaimed bool)
+	// Limits returns the maximum number of running runs of an organisation and of an
+	// agent; 0 is unlimited.
+	Limits() (perOrg, perAgent int)
+	// IsHeld reports whether the runs of a session wait until the state of their
+	// predecessor is stored.
+	IsHeld(sessionID string) bool
 	// NotifyEnded wakes the readers and the worker of a run that ended, and workers
 	// that wait for runs.
 	NotifyEnded(runID string)

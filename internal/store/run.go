@@ -49,6 +49,12 @@ type Runs interface {
 	// a status event, and cannot be claimed before the end of its pause. The
 	// checkpoint and the version of the outcome are kept for the next attempt.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
+	// QueuedRun returns a pending run. If the run is not pending, the error is
+	// ErrNotFound.
+	QueuedRun(ctx context.Context, org, id string) (QueuedRun, error)
+	// QueueState returns the number of running runs of the organisation, and all
+	// workers with a valid lease.
+	QueueState(ctx context.Context, org string) (QueueState, error)
 	// Metadata returns the metadata of a run, which may be nil.
 	Metadata(ctx context.Context, org, id string) (map[string]string, error)
 	// ChangeMetadata sets the members of change in the metadata of a run, also of an

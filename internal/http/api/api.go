@@ -31,6 +31,7 @@ type Runs interface {
 	Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
 	List(ctx context.Context, c auth.Caller, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
 	Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
+	AddQueue(ctx context.Context, c auth.Caller, r *stint.Run) error
 	Metadata(ctx context.Context, c auth.Caller, id string) (map[string]string, error)
 	ChangeMetadata(ctx context.Context, c auth.Caller, id string, change map[string]*string) (stint.Run, error)
 	Wait(ctx context.Context, c auth.Caller, id string, d time.Duration) (stint.Run, error)

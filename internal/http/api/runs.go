@@ -35,7 +35,10 @@ func (a *api) createRun(p *post) (*response, error) {
 	if wait == 0 {
 		return createdRun(run), nil
 	}
-	run = a.waitForRun(p.r.Context(), p.caller, run, wait)
+	later := a.waitForRun(p.r.Context(), p.caller, run, wait)
+	if a.c.Runs.AddQueue(p.r.Context(), p.caller, &later) == nil {
+		run = later
+	}
 	p.stored = false // endRequest replaces the stored response by the one below
 	resp := createdRun(run)
 	resp.set("Preference-Applied", "wait")
@@ -114,6 +117,9 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 		run = a.waitForRun(r.Context(), *c, run, wait)
 		w.Header().Set("Preference-Applied", "wait")
 	}
+	if err := a.c.Runs.AddQueue(r.Context(), *c, &run); err != nil {
+		return err
+	}
 	encoded := encode(withDetails(run))
 	if isImmutable(&run) {
 		a.cacheFinalRun(c.OrgID+id, encoded, run.Metadata).write(w, r)
@@ -136,6 +142,9 @@ func (a *api) patchRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) e
 	}
 	run, err := a.c.Runs.ChangeMetadata(r.Context(), *c, r.PathValue("id"), change)
 	if err != nil {
+		return err
+	}
+	if err := a.c.Runs.AddQueue(r.Context(), *c, &run); err != nil {
 		return err
 	}
 	jsonResponse(http.StatusOK, withDetails(run)).write(w)

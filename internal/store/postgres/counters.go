@@ -17,6 +17,12 @@ var counters = sqlstore.Counters{
 	Add: `insert into load_changes (org_id, agent_id, running, ready)
 		select org_id, agent_id, $2, $3 from runs where id = $1 and ready = 1`,
 
+	Of: `select agent_id, sum(running)::bigint as running, sum(ready)::bigint as ready from (
+			select agent_id, running, ready from load where org_id = $1
+			union all select agent_id, running, ready from load_changes where org_id = $1
+			union all select '', running, ready from load_changes where org_id = $1) c
+		group by agent_id`,
+
 	// Selects a page of the organisations without changes, in index order, and with
 	// the first page all organisations with changes, which are few.
 	NextOrgs: `(select l.org_id, l.running, l.served from load l

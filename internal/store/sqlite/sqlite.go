@@ -103,6 +103,7 @@ var dialect = sqlstore.Dialect{
 			select org_id, '', $2, $3, 0 from runs where id = $1 and ready = 1
 			union all select org_id, agent_id, $2, $3, 0 from runs where id = $1 and ready = 1
 			on conflict (org_id, agent_id) do update set running = running + excluded.running, ready = ready + excluded.ready`,
+		Of: `select agent_id, running, ready from load where org_id = $1`,
 		NextOrgs: `select org_id, running, served from load
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
 		// Selects the first run of each agent that is below its limit, and of these

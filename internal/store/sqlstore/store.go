@@ -62,6 +62,9 @@ type Counters struct {
 	// Add adds $2 to the running and $3 to the ready runs of the organisation
 	// and the agent of run $1, unless the run waits for its session.
 	Add string
+	// Of returns the counters of the organisation $1, as (agent_id, running, ready), with
+	// those of the whole organisation under the agent ''.
+	Of string
 	// NextOrgs returns organisations with ready runs and fewer than $1 running
 	// runs, as (org_id, running, served): up to $2 of them from offset $3 in the
 	// order of orgLoad.compare. The first page may contain more organisations, in

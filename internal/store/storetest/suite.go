@@ -54,6 +54,7 @@ func caseGroups(h Harness) []caseGroup {
 		{"list", listCases},
 		{"filter", filterCases},
 		{"metadata", metadataCases},
+		{"queue", queueCases},
 		{"logs", logCases},
 		{"idempotency", idempotencyCases},
 		{"keys", keyCases},
