@@ -11,20 +11,25 @@ import (
 )
 
 // TestErrorDocs checks that docs/errors.md has a section for each error code and each
-// status reason. The heading is the code alone, because docUrl links to it.
+// status reason, and a row for each reason why a run waits. The heading of a section is
+// the code alone, because docUrl links to it.
 func TestErrorDocs(t *testing.T) {
 	page, err := os.ReadFile("docs/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, prefix := range map[string]string{"error.go": "Code", "run.go": "Reason"} {
-		values := constants(t, file, prefix)
-		if len(values) < 10 {
-			t.Errorf("%s: %d constants begin with %s, want at least 10", file, len(values), prefix)
+	for _, c := range []struct{ file, prefix, before, after string }{
+		{"error.go", "Code", "\n### ", "\n"},
+		{"run.go", "Reason", "\n### ", "\n"},
+		{"queue.go", "Queue", "\n| `", "` |"},
+	} {
+		values := constants(t, c.file, c.prefix)
+		if len(values) < 9 {
+			t.Errorf("%s: %d constants begin with %s, want at least 9", c.file, len(values), c.prefix)
 		}
 		for _, v := range values {
-			if !strings.Contains(string(page), "\n### "+v+"\n") {
-				t.Errorf("docs/errors.md has no section '### %s'", v)
+			if !strings.Contains(string(page), c.before+v+c.after) {
+				t.Errorf("docs/errors.md does not contain %q", c.before+v+c.after)
 			}
 		}
 	}
