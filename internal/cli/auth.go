@@ -35,10 +35,7 @@ into STINT_URL.
 The login becomes the current context. Its name, by default the server's host and
 the organisation, distinguishes several logins: 'stint auth switch' chooses one,
 and --context uses one for a single command. A login with the name of an existing
-context replaces that one and revokes its token.
-
-  stint auth login
-  stint auth login --org research --context research`,
+context replaces that one and revokes its token.`,
 		Args: exactly(),
 	}
 	flags := c.Flags()

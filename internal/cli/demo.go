@@ -35,10 +35,7 @@ program and leaves nothing behind.
 
 Without a model the assistant works offline. With --model-url it uses a model.
 The key is read from STINT_MODEL_KEY, ANTHROPIC_API_KEY, or OPENAI_API_KEY, or
-from the terminal, and stays outside of the sandbox:
-
-  stint demo --model-url https://api.anthropic.com
-  stint demo --model-url http://127.0.0.1:11434/v1 --model qwen3`,
+from the terminal, and stays outside of the sandbox.`,
 		Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := model.complete(a, c); err != nil {

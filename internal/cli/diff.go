@@ -18,16 +18,13 @@ func (t volumeCommands) diff() *cobra.Command {
 	var text, patch bool
 	c := &cobra.Command{
 		Use: "diff NAME [FROM [TO [PATH]]]", Short: "Show the differences between two versions",
-		Long: fmt.Sprintf(`List the files that were added (A), removed (D), changed (M) or renamed (R)
+		Long: `List the files that were added (A), removed (D), changed (M) or renamed (R)
 between two versions, by ID or number. The default of TO is the latest version,
 and the default of FROM is the version that TO was made from. With --text or a
 PATH it shows the lines that differ, as 'diff --unified' does.
 
 With --patch it writes all changes as a patch for git, with new, deleted and
-renamed files, modes, links and binary files:
-
-  stint %[1]s diff work --patch | git apply
-  stint %[1]s diff work v1 v3 --patch src/ > changes.patch`, t.kind),
+renamed files, modes, links and binary files.`,
 		Args: exactly("NAME", "[FROM]", "[TO]", "[PATH]"),
 	}
 	c.Flags().BoolVarP(&text, "text", "p", false, "show the lines that differ")

@@ -130,6 +130,7 @@ limit, 130 cancelled.`,
 	group(root, "operate", a.token(), a.stop(), a.keys(), a.gc(), a.fsck(), a.doctor(), a.version())
 	root.SetHelpCommand(a.help())
 	root.SetHelpCommandGroupID("operate")
+	addExamples(root)
 	root.SetCompletionCommandGroupID("operate")
 	return root
 }

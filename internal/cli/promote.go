@@ -13,9 +13,7 @@ func (t volumeCommands) promote() *cobra.Command {
 		Use: "promote NAME@VERSION", Short: "Make a version the current one", Args: exactly("NAME@VERSION"),
 		Long: fmt.Sprintf(`Make a version the current one: runs that start with the latest version
 of the %[1]s start with it, and the next push becomes its child. No version is
-removed, so the previous one can be promoted again.
-
-  stint %[1]s promote work@v2`, t.kind),
+removed, so the previous one can be promoted again.`, t.kind),
 	}
 	c.Flags().StringVar(&ifMatch, "if-match", "", "promote only if this version is the current one")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {

@@ -42,9 +42,7 @@ written as in .gitignore and apply to the folder of that file.
 With --git the files are those of a commit. The git program of this machine
 fetches it, with your access to the repository and without the history. REF is a
 branch, a tag, or all digits of a commit; the default is the default branch.
-Submodules are not fetched:
-
-  stint %s push code --git https://github.com/OWNER/REPOSITORY@v1.2.0`, withArticle(t.kind), localdir.IgnoreFile, t.kind),
+Submodules are not fetched.`, withArticle(t.kind), localdir.IgnoreFile),
 		Args: exactly("NAME", "[DIR]"),
 	}
 	c.Flags().StringVar(&o.git, "git", "", "store the files of URL@REF, a branch, tag, or commit of a git repository")

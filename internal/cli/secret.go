@@ -28,16 +28,11 @@ func (a *app) secretSet() *cobra.Command {
 		Short: "Store a secret, or replace it",
 		Long: `Store a secret. A run receives it only if the definition of its agent names
 it: under 'secrets', as ${{ secrets.NAME }}, or as 'provider.apiKey'. Without VALUE
-it is read from the terminal, or from standard input without its last line end:
-
-  stint secret set API_KEY < key.txt
+it is read from the terminal, or from standard input without its last line end.
 
 With --hosts, the value is sent only to these hosts, and no agent can read it.
 With --agents, only these agents can use the secret. If a secret is replaced
-without these flags, its lists are kept; an empty list removes the limit:
-
-  stint secret set API_KEY --hosts api.example.com,*.example.org --agents reviewer
-  stint secret set API_KEY --hosts '' < key.txt
+without these flags, its lists are kept; an empty list removes the limit.
 
 Other users of this machine can see a VALUE on the command line.`,
 		Args: exactly("NAME", "[VALUE]"),

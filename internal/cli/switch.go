@@ -54,11 +54,7 @@ func (a *app) authSwitch() *cobra.Command {
 		Use:   "switch [CONTEXT]",
 		Short: "Choose the login that commands use",
 		Long: `Make a stored login the current one. Without CONTEXT, the contexts are listed.
---context and STINT_CONTEXT choose a context for single commands.
-
-  stint auth login --org research --context research
-  stint auth switch research
-  stint runs list --context research`,
+--context and STINT_CONTEXT choose a context for single commands.`,
 		Args: exactly("[CONTEXT]"),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -79,12 +79,9 @@ func (t volumeCommands) versions() *cobra.Command {
 	var graph bool
 	c := &cobra.Command{
 		Use: "versions NAME", Short: "List the versions of " + withArticle(t.kind), Args: exactly("NAME"),
-		Long: fmt.Sprintf(`List the versions, newest first. With --graph, the output shows which version
+		Long: `List the versions, newest first. With --graph, the output shows which version
 each was made from: the one that the run started from, or the one that was
-current before a push. The current version has a filled circle.
-
-  stint %[1]s versions work
-  stint %[1]s versions work --graph`, t.kind),
+current before a push. The current version has a filled circle.`,
 	}
 	c.Flags().BoolVar(&graph, "graph", false, "draw which version each version was made from")
 	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
