@@ -47,9 +47,12 @@ func (f *runFlags) add(c *cobra.Command, version string) {
 const followText = `
 The agent's output is printed on standard output and standard error; messages
 about the run are printed on standard error. On a terminal, control sequences
-other than colours are made visible, unless --raw is given. PROMPT '-' reads the prompt
-from standard input. Ctrl-C offers to cancel the run. After a second Ctrl-C, or
-if the terminal or the connection is lost, the run continues.
+other than colours are made visible, unless --raw is given. Text that an agent
+writes to both at almost the same time can change places.
+
+PROMPT '-' reads the prompt from standard input. Ctrl-C offers to cancel the run.
+After a second Ctrl-C, or if the terminal or the connection is lost, the run
+continues.
 
 The exit code is 0 if the run completed, 124 if it exceeded its time limit, 130 if
 it was cancelled or continues, and 1 if it failed. With --exit-code, the exit code of
