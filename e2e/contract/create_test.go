@@ -184,7 +184,7 @@ func environmentOrder(w *tenant) {
 func references(w *tenant) {
 	v := w.volume("data-eu", object{"a.txt": "from eu"})
 	w.agent("refers", object{
-		"environment": object{"URL": "https://${{ vars.REGION }}.example/${{vars.REGION}}", "AUTH": "Bearer ${{ secrets.KEY }}", "ODD": "${{ other.X }} $REGION"},
+		"environment": object{"URL": "https://${{ vars.REGION }}.example/${{vars.REGION}}", "AUTH": "Bearer ${{ secrets.KEY }}", "ODD": "$${{ other.X }} $REGION"},
 		"volumes":     object{"data-${{ vars.REGION }}": object{"path": "/data", "version": "${{ vars.VERSION }}"}},
 	})
 	out, r := w.runOutput(object{
@@ -193,6 +193,10 @@ func references(w *tenant) {
 	})
 	w.equal("output", "https://eu.example/eu\n17\n${{ other.X }} $REGION\nfrom eu", out)
 	w.equal("volumes", map[string]string{"data-eu": v.ID}, w.read(r.ID).Volumes)
+	for _, odd := range []string{"${{ other.X }}", "${{ vars.Y", "${{ X }}", "${{}}", "${{ vars.a b }}"} {
+		definition := object{"name": "odd", "framework": "shell", "environment": object{"ODD": odd}}
+		w.wantError(request{method: "POST", path: "/v1/agents", body: definition}, 400, invalid, "environment.ODD")
+	}
 	w.wantRunError(object{"agent": "refers", "variables": object{"REGION": "NOT OK", "VERSION": "v1"}, "secrets": object{"KEY": "x"}}, 400, invalid)
 	w.wantRunError(object{"agent": "refers", "variables": object{"REGION": "eu", "VERSION": "v7"}, "secrets": object{"KEY": "x"}}, 404, notFound, "v7")
 }

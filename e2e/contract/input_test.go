@@ -176,7 +176,6 @@ func hostileText(w *tenant) {
 		out, _ := w.runOutput(object{"prompt": `printf %s "$V"`, "variables": object{"V": text}})
 		w.equal("output", text, out)
 	}
-	if raw := w.do(request{method: "GET", path: "/v1/runs"}); strings.Contains(string(raw.body), "<script>") {
-		w.Error("a browser that guesses could run a prompt")
-	}
+	a := w.do(request{method: "GET", path: "/v1/runs"}) // a browser that guesses could run a prompt
+	w.equal("content type", []string{"application/json", "nosniff"}, []string{a.Header.Get("Content-Type"), a.Header.Get("X-Content-Type-Options")})
 }

@@ -38,8 +38,9 @@ var runCases = []testCase{
 // members are the JSON members of the run that a create request returns. A run that is
 // read has the member volumes, too.
 var members = []string{
-	"agentId", "agentName", "artifactName", "artifactVersion", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
-	"exitCode", "id", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusReason", "traceId", "usage",
+	"agentId", "agentName", "artifactName", "artifactVersion", "attempt", "attempts", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
+	"exitCode", "id", "imageDigest", "isolation", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusMessage", "statusReason",
+	"traceId", "usage", "workerId",
 }
 
 func (w *tenant) object(path string) (o object) {
@@ -73,7 +74,7 @@ func createdRun(w *tenant) {
 		decode(w, a.body, &o)
 		w.equal("status", 202, a.StatusCode)
 		w.equal("members", members, keys(o))
-		w.checkNulls(o, []string{"error", "executionTimeMs", "checkpointId", "artifactName", "artifactVersion", "startedAt", "completedAt", "statusReason", "exitCode", "usage", "parentRunId"},
+		w.checkNulls(o, []string{"error", "executionTimeMs", "checkpointId", "artifactName", "artifactVersion", "startedAt", "completedAt", "statusReason", "statusMessage", "workerId", "isolation", "imageDigest", "exitCode", "usage", "parentRunId"},
 			[]string{"sessionId"})
 		w.equal("agent", []any{w.shell.ID, "shell", "pending", "true"}, []any{o["agentId"], o["agentName"], o["status"], o["prompt"]})
 		if !stint.IsID(stint.PrefixRun, o["id"].(string)) || !stint.IsID(stint.PrefixSession, o["sessionId"].(string)) {
@@ -177,7 +178,7 @@ func everyStatus(w *tenant) {
 	if installation.Value(r.ExecutionTimeMs) < 1000 {
 		w.Errorf("executionTimeMs is %d", installation.Value(r.ExecutionTimeMs))
 	}
-	for _, bad := range []string{"done", "", "Completed", "completed,failed", "timed_out"} {
+	for _, bad := range []string{"done", "", "Completed", "completed,done", "timed_out"} {
 		w.wantError(request{method: "GET", path: "/v1/runs?status=" + bad}, 400, invalid, "status")
 	}
 	w.cancel(ids[stint.Pending])
