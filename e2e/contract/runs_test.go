@@ -39,7 +39,7 @@ var runCases = []testCase{
 // read has the member volumes, too.
 var members = []string{
 	"agentId", "agentName", "artifactName", "artifactVersion", "attempt", "attempts", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
-	"exitCode", "id", "imageDigest", "isolation", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusMessage", "statusReason",
+	"exitCode", "id", "imageDigest", "isolation", "metadata", "parentRunId", "prompt", "queue", "result", "sessionId", "startedAt", "status", "statusMessage", "statusReason",
 	"traceId", "usage", "workerId",
 }
 
