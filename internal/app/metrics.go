@@ -90,8 +90,10 @@ func (s *server) load(ctx context.Context) ([]telemetry.Sample, error) {
 		return nil, err
 	}
 	return []telemetry.Sample{
-		{Gauge: queueRuns, Value: float64(l.Pending)}, {Gauge: queueOldest, Value: l.Oldest.Seconds()},
-		{Gauge: runningRuns, Value: float64(l.Running)}, {Gauge: leases, Value: float64(l.Workers)},
+		{Gauge: queueRuns, Value: float64(l.Pending)},
+		{Gauge: queueOldest, Value: l.Oldest.Seconds()},
+		{Gauge: runningRuns, Value: float64(l.Running)},
+		{Gauge: leases, Value: float64(l.Workers)},
 	}, nil
 }
 

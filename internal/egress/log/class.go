@@ -5,7 +5,7 @@ import "strings"
 // classes contains the classes of rules.
 var classes = map[string]string{
 	"public":                 "public",
-	"API":                    "internal",
+	"api":                    "internal",
 	"provider":               "internal",
 	"mode none":              "mode_none",
 	"not in network.allow":   "not_allowed",
