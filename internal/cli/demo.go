@@ -257,8 +257,8 @@ func (d *demo) printResult(ctx context.Context) error {
 	return d.a.printJSON(out)
 }
 
-const nextCommands = `   stint serve                  # a server that keeps what you store
-   stint auth login             # in a second terminal
+const nextCommands = `   stint serve --detach         # a server that keeps what you store
+   stint auth login
    stint init my-agent          # a definition to start from
    stint agent push my-agent
    stint run my-agent 'echo hello; date > now.txt' --artifact result --pull out

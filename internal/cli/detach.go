@@ -76,8 +76,11 @@ func (a *app) serveDetached(ctx context.Context, c config.Config, flags map[stri
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = server.Wait() // the log contains the reason of a failure
+		close(ended)
+	}()
 	ready, err := awaitReady(ctx, c.Socket(), server.Process.Pid, ended)
 	a.relay(log, begin, err != nil)
 	if err != nil {
@@ -120,7 +123,7 @@ func (a *app) background(log *os.File, flags map[string]string) (*exec.Cmd, erro
 		args = append(args, "--"+name+"="+value)
 	}
 	slices.Sort(args[1:])
-	server := exec.Command(program, args...) //nolint:gosec // this program with the user's flags
+	server := exec.Command(program, args...)
 	server.Dir, server.Stdout, server.Stderr = a.Dir, log, log
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := server.Start(); err != nil {
@@ -129,10 +132,10 @@ func (a *app) background(log *os.File, flags map[string]string) (*exec.Cmd, erro
 	return server, nil
 }
 
-// awaitReady waits until the server with the given process is ready. ended receives the
-// end of the process. If the server does not become ready within startLimit or ctx ends,
+// awaitReady waits until the server with the given process is ready. ended is closed
+// at the end of the process. If the server does not become ready within startLimit or ctx ends,
 // awaitReady stops the process and waits for its end.
-func awaitReady(ctx context.Context, socket string, pid int, ended <-chan error) (runningServer, error) {
+func awaitReady(ctx context.Context, socket string, pid int, ended <-chan struct{}) (runningServer, error) {
 	limit := time.After(startLimit)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -162,7 +165,7 @@ func awaitReady(ctx context.Context, socket string, pid int, ended <-chan error)
 
 // endProcess ends a server that is starting: with SIGTERM, and with SIGKILL if it does
 // not end within 10 s.
-func endProcess(pid int, ended <-chan error) {
+func endProcess(pid int, ended <-chan struct{}) {
 	_ = syscall.Kill(pid, syscall.SIGTERM) // fails only if the process has ended
 	select {
 	case <-ended:

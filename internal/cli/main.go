@@ -91,7 +91,7 @@ in sandboxes, streams their output, and stores the files that they create.
 
 First steps:
   stint demo                 show everything on a temporary server
-  stint serve                start a server on this machine
+  stint serve --detach       start a server on this machine
   stint auth login           get a token from it
   stint init                 write a stint.yaml to start from
   stint agent push           store it as an agent

@@ -77,7 +77,7 @@ func suggestSecrets(ctx context.Context, c *client.Client, _ []string, _ string)
 // suggestAgents suggests agents, and after an @ the versions of an agent if versions is
 // set.
 func suggestAgents(versions bool) suggestion {
-	return func(ctx context.Context, c *client.Client, args []string, typed string) []string {
+	return func(ctx context.Context, c *client.Client, _ []string, typed string) []string {
 		if ref, _, given := cutRef(typed); given && versions && ref != "" {
 			return withPrefix(ref+"@", suggestAgentVersions(ctx, c, []string{ref}, ""))
 		}
