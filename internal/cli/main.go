@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,6 +108,8 @@ limit, 130 cancelled.`,
 		SilenceUsage:  true,
 		Args:          a.noSubcommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return checkFlags(c) },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -216,8 +219,30 @@ func exactly(words ...string) cobra.PositionalArgs {
 		if len(args) > len(words) {
 			return usage(c, "'%s' is one argument too many; quote text that has spaces", args[len(words)])
 		}
+		for i, arg := range args {
+			word := strings.Trim(words[i], "[]")
+			if arg == "" && word != "PROMPT" && word != "VALUE" { // these have errors of their own
+				return usage(c, "%s is empty", word)
+			}
+		}
 		return nil
 	}
+}
+
+// checkFlags returns an error for a flag with an empty value, which is usually an unset
+// variable of a script: --expires "$EXPIRES" must not mean the default. The settings of a
+// server can be empty, and so can a message and the limits of a secret.
+func checkFlags(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		if _, setting := f.Value.(*settingFlag); setting || value != "" && value != "[]" {
+			return
+		}
+		if !slices.Contains([]string{"message", "hosts", "agents"}, f.Name) {
+			err = usage(c, "--%s: the value is empty", f.Name)
+		}
+	})
+	return err
 }
 
 // usageError reports invalid arguments or flags of a command.
