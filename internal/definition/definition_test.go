@@ -27,6 +27,8 @@ func TestParseErrorsContainPath(t *testing.T) {
 		`{"framework":"shell","retries":{"max":1,"on":["exit_code","bananas"]}}`:          "retries.on[1]",
 		`{"framework":"shell","retries":{"max":1,"on":["cancelled_by_user"]}}`:            "retries.on[0]",
 		`{"framework":"shell","retries":{"max":1,"on":[""]}}`:                             "retries.on[0]",
+		`{"framework":"shell","retries":{"max":1,"on":"exit_code"}}`:                      "retries.on",
+		`{"framework":"shell","retries":{"max":1,"on":[5]}}`:                              "retries.on[0]",
 		`{"framework":"shell","retries":{"max":1,"from":"middle"}}`:                       "retries.from",
 		`{"framework":"shell","retries":{"max":1,"backoff":{"initial":"5"}}}`:             "retries.backoff.initial",
 		`{"framework":"shell","retries":{"max":1,"backoff":{"initial":"-5s"}}}`:           "retries.backoff.initial",
@@ -107,7 +109,7 @@ func TestParseReportsAllErrors(t *testing.T) {
 func TestParseReportsAllKindsOfErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := definition.Parse([]byte(`{"name":"Bad_Name","framework":"shel","timout":"5m","memory":"1GiB","network":{"mode":"restrict"},
-		"resources":{"memory":"2Gb","cpu":"lots"},"command":["x",5],"provider":7,"environment":{"A":"${{ foo.X }}"},"permissions":{"mode":"ask"}}`))
+		"resources":{"memory":"2Gb","cpu":"lots"},"command":["x",5],"provider":7,"retries":{"on":"exit_code"},"environment":{"A":"${{ foo.X }}"},"permissions":{"mode":"ask"}}`))
 	e, ok := errors.AsType[*stint.Error](err)
 	if !ok {
 		t.Fatal(err)
@@ -126,6 +128,7 @@ func TestParseReportsAllKindsOfErrorsAtOnce(t *testing.T) {
 		"resources.cpu":    "'resources.cpu' must be a number, not 'lots'.",
 		"command[1]":       "'command[1]' must be a string, not a number.",
 		"provider":         "'provider' must be an object, not a number.",
+		"retries.on":       "'retries.on' must be a list of strings, not a string.",
 		"environment.A":    "'environment.A' contains '${{ foo.X }}', which is not a reference. Use ${{ vars.NAME }} or ${{ secrets.NAME }}, or write '$${{' for a literal '${{'.",
 		"permissions":      "'permissions' is not supported by this version of Stint: agents cannot ask for approval yet. Remove the key.",
 	}

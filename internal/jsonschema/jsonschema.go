@@ -8,6 +8,7 @@ package jsonschema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -67,7 +68,7 @@ func read(raw json.RawMessage) (usableSchema, error) {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return usableSchema{}, sentence("the schema cannot be read: %s.", short(err))
+		return usableSchema{}, unreadable(err)
 	}
 	x, err := newIndex(&s)
 	if err != nil {
@@ -78,6 +79,19 @@ func read(raw json.RawMessage) (usableSchema, error) {
 		return usableSchema{}, sentence("the schema cannot be used: %s.", short(err))
 	}
 	return usableSchema{&s, r, x}, nil
+}
+
+// unreadable returns the error for a schema that cannot be decoded because of err.
+func unreadable(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return sentence("the schema cannot be read: %s.", short(err))
+	case wrong.Field == "":
+		return sentence("the schema cannot be read: a schema must be an object, true, or false, and not of type %s.", wrong.Value)
+	default:
+		return sentence("the schema cannot be read: '%s' cannot be of type %s.", wrong.Field, wrong.Value)
+	}
 }
 
 // normal returns a JSON value without white space. If a name occurs more than once in

@@ -123,6 +123,8 @@ func TestBadSchemaIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ schema, want string }{
 		"not JSON":                  {`{`, "the schema cannot be read: "},
 		"a wrong type":              {`{"type":3}`, "the schema cannot be read: "},
+		"a list":                    {`[]`, "the schema cannot be read: a schema must be an object, true, or false, and not of type array."},
+		"a nested string":           {`{"properties":{"a":"integer"}}`, "the schema cannot be read: "},
 		"an unknown type":           {`{"type":"strin"}`, "the schema asks for the type 'strin'; there are string,"},
 		"a large pattern":           {`{"properties":{"a":{"pattern":"((a?){100}){1,10}b{900}` + strings.Repeat(`(c?){900}`, 200) + `"}}}`, "the pattern '((a?){100}){1,10}b{900}(c?){900}"},
 		"a bad pattern":             {`{"pattern":"("}`, "the schema cannot be used: "},
@@ -146,6 +148,8 @@ func TestBadSchemaIsRefused(t *testing.T) {
 			continue // any error is fine, if it is returned soon
 		case err == nil:
 			t.Errorf("%s: no error", name)
+		case strings.Contains(err.Error(), "Go "):
+			t.Errorf("%s: %q is about Go types", name, err)
 		case !strings.HasPrefix(err.Error(), tt.want) || !strings.HasSuffix(err.Error(), "."):
 			t.Errorf("%s: %q, want %q …", name, err, tt.want)
 		}

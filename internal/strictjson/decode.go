@@ -70,7 +70,7 @@ func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 		}
 	case v.Kind() == reflect.Map:
 		d.decodeMap(raw, v, at)
-	case v.Type() == reflect.TypeFor[[]string]() && raw[0] == '[':
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String && raw[0] == '[':
 		d.decodeTexts(raw, v, at)
 	case json.Unmarshal(raw, v.Addr().Interface()) != nil || isNull(raw) && v.Kind() == reflect.String:
 		d.errs = append(d.errs, stint.InvalidParam(at, "'%s' must be %s, not %s.%s", at, typeName(v), describe(raw, v), sizeHint(v, raw)))
@@ -81,11 +81,10 @@ func (d *decoder) decode(raw []byte, v reflect.Value, at string) {
 func (d *decoder) decodeTexts(raw []byte, v reflect.Value, at string) {
 	var elements []json.RawMessage
 	_ = json.Unmarshal(raw, &elements) // raw is a valid list
-	texts := make([]string, len(elements))
+	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
 	for i, element := range elements {
-		d.decode(element, reflect.ValueOf(&texts[i]).Elem(), at+"["+strconv.Itoa(i)+"]")
+		d.decode(element, v.Index(i), at+"["+strconv.Itoa(i)+"]")
 	}
-	v.Set(reflect.ValueOf(texts))
 }
 
 // members returns the members of an object. If raw is not an object, it adds an error

@@ -54,10 +54,10 @@ func typeName(v reflect.Value) string {
 		return "a size such as 512MiB or 2GiB"
 	case stint.Time:
 		return "a time such as 2026-01-02T15:04:05.000Z"
-	case []string:
-		return "a list of strings"
 	}
 	switch v.Kind() {
+	case reflect.Slice:
+		return "a list of strings"
 	case reflect.String:
 		return "a string"
 	case reflect.Bool:
