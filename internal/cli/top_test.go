@@ -22,14 +22,15 @@ func (s *activityServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		{"id":"run_01kdyvbmk80000000000000001","agentName":"reviewer","status":"running","prompt":"look\u001b[2J at it","createdAt":"2026-01-02T03:04:00.000Z","startedAt":"2026-01-02T03:04:05.000Z",
 		 "metrics":{"timestamp":"2026-01-02T03:05:05.000Z","cpuPercent":142.1,"memoryUsedMb":120,"memoryTotalMb":2048,"diskUsedMb":1,"diskTotalMb":2},
 		 "usage":{"inputTokens":1200,"outputTokens":34,"modelCalls":2,"costUsd":0.018}},
-		{"id":"run_01kdyvbmk80000000000000002","agentName":"fixer","status":"pending","prompt":"p","createdAt":"2026-01-02T03:05:05.988Z","metrics":null,"usage":null},
+		{"id":"run_01kdyvbmk80000000000000002","agentName":"fixer","status":"pending","prompt":"p","createdAt":"2026-01-02T03:05:05.988Z","metrics":null,"usage":null,
+		 "queue":{"position":1,"reason":"capacity","message":"The workers execute 2 runs, the maximum."}},
 		{"id":"run_01kdyvbmk80000000000000003","agentName":"fixer","status":"pending","prompt":"q","createdAt":"2026-01-02T03:05:06.000Z","metrics":null,"usage":null}
 	]}`, s.requests.Add(1))
 }
 
 const activityTable = `RUN                             AGENT     STATUS   TIME  CPU     MEMORY     TOKENS  COST     PROMPT-OR-REASON
 run_01kdyvbmk80000000000000001  reviewer  running  1m1s  142.1%  120.0 MiB  1234    $0.0180  look [2J at it
-run_01kdyvbmk80000000000000002  fixer     pending  12ms  -       -          -       -        p
+run_01kdyvbmk80000000000000002  fixer     pending  12ms  -       -          -       -        position 1, capacity: The workers execute 2 runs, the maximum.
 run_01kdyvbmk80000000000000003  fixer     pending  0s    -       -          -       -        q
 `
 

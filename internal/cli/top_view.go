@@ -40,6 +40,9 @@ func activityRow(r *stint.ActiveRun, at time.Time, id string) []string {
 
 // detailText returns the reason why a run waits, or the prompt of a running one.
 func detailText(r *stint.ActiveRun) string {
+	if r.Queue != nil {
+		return queueText(r.Queue)
+	}
 	return clip(plain(r.Prompt), 60)
 }
 

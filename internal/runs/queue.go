@@ -37,6 +37,31 @@ func (s *Service) AddQueue(ctx context.Context, c auth.Caller, r *stint.Run) err
 	return nil
 }
 
+// addQueues sets the queues of the pending runs of an activity. A run that was started or
+// created since the activity was read gets none.
+func (s *Service) addQueues(ctx context.Context, org string, a *stint.Activity) error {
+	first := slices.IndexFunc(a.Data, func(r stint.ActiveRun) bool { return r.Status == stint.Pending })
+	if first < 0 {
+		return nil
+	}
+	waiting, err := s.c.Store.QueuedRuns(ctx, org, len(a.Data)-first)
+	if err != nil {
+		return fmt.Errorf("read the queue: %w", err)
+	}
+	queues, err := s.queues(ctx, org, waiting)
+	if err != nil {
+		return err
+	}
+	byID := make(map[string]*stint.Queue, len(waiting))
+	for i := range waiting {
+		byID[waiting[i].ID] = queues[i]
+	}
+	for i := first; i < len(a.Data); i++ {
+		a.Data[i].Queue = byID[a.Data[i].ID]
+	}
+	return nil
+}
+
 // newQueue returns the queue in the response to a creation, which does not wait for a look
 // at the queue.
 func newQueue(r *store.NewRun) *stint.Queue {

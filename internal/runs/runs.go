@@ -52,6 +52,7 @@ type Store interface {
 	RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
 	Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error)
 	QueuedRun(ctx context.Context, org, id string) (store.QueuedRun, error)
+	QueuedRuns(ctx context.Context, org string, limit int) ([]store.QueuedRun, error)
 	QueueState(ctx context.Context, org string) (store.QueueState, error)
 	Metadata(ctx context.Context, org, id string) (map[string]string, error)
 	ChangeMetadata(ctx context.Context, org, id string, change map[string]*string) (store.Run, error)
@@ -218,7 +219,7 @@ func (s *Service) Activity(ctx context.Context, c auth.Caller, limit int) (stint
 	if a.Data == nil {
 		a.Data = []stint.ActiveRun{}
 	}
-	return a, nil
+	return a, s.addQueues(ctx, c.OrgID, &a)
 }
 
 // Session returns a session.

@@ -52,6 +52,9 @@ type Runs interface {
 	// QueuedRun returns a pending run. If the run is not pending, the error is
 	// ErrNotFound.
 	QueuedRun(ctx context.Context, org, id string) (QueuedRun, error)
+	// QueuedRuns returns at most limit pending runs of an organisation, in the order of
+	// Activity. Ahead counts only the returned runs.
+	QueuedRuns(ctx context.Context, org string, limit int) ([]QueuedRun, error)
 	// QueueState returns the number of running runs of the organisation, and all
 	// workers with a valid lease.
 	QueueState(ctx context.Context, org string) (QueueState, error)

@@ -31,6 +31,9 @@ func TestActivity(t *testing.T) {
 	w.diff("runs", []string{running.ID, pending.ID}, []string{a.Data[0].ID, a.Data[1].ID})
 	w.diff("sample", &newest, a.Data[0].Metrics)
 	w.diff("sample of the pending run", (*stint.MetricsSample)(nil), a.Data[1].Metrics)
+	if q := a.Data[1].Queue; a.Data[0].Queue != nil || q == nil || q.Position == nil || *q.Position != 1 || q.Message == "" {
+		t.Errorf("queues %+v, %+v", a.Data[0].Queue, q)
+	}
 	w.get("/v1/activity?limit=1", &a)
 	if a.Running != 1 || a.Pending != 1 || len(a.Data) != 1 || a.Data[0].ID != running.ID {
 		t.Errorf("with a limit of 1: %+v", a)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -22,6 +23,25 @@ func (s *Store) QueuedRun(ctx context.Context, org, id string) (store.QueuedRun,
 							and (l.created_at, l.id) < (r.created_at, r.id))), 0) as bigint)
 				from a where a.agent_id <> '' and a.ready > 0) else 0 end
 		from runs r where r.org_id = $1 and r.id = $2 and r.status = 'pending'`, org, id)
+}
+
+// QueuedRuns returns pending runs of an organisation in the order of Activity, at most
+// limit, with Ahead relative to the returned runs.
+func (s *Store) QueuedRuns(ctx context.Context, org string, limit int) ([]store.QueuedRun, error) {
+	queued, err := list(ctx, s, "reading queued runs", scanQueuedRun, `with oldest as (
+			select id, priority, created_at from runs where org_id = $1 and status = 'pending' order by created_at, id limit $3)
+		select r.id, r.agent_id, r.agent_version_id, r.session_id, r.ready, r.retry_at, r.placement,
+			case when r.ready = 0 then (
+				select b.id from runs b where b.session_id = r.session_id and b.status in ('pending', 'running') order by b.created_at, b.id limit 1) end, 0
+		from runs r where r.id in (select id from oldest order by priority desc, created_at, id limit $2)
+		order by r.priority desc, r.created_at, r.id`, org, limit, stint.MaxPendingCount)
+	ahead := 0
+	for i := range queued {
+		if queued[i].Ahead = ahead; queued[i].Ready {
+			ahead++
+		}
+	}
+	return queued, err
 }
 
 func scanQueuedRun(r Row) (q store.QueuedRun, err error) {

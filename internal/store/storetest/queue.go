@@ -74,6 +74,17 @@ func queueOrder(w *world) {
 			ahead[r.ID] = q.Ahead
 		}
 	}
+	all, err := w.s.QueuedRuns(w.ctx, w.home.org, 100)
+	w.must(err, "QueuedRuns")
+	var ids []string
+	for _, q := range all {
+		w.diff("queued run "+q.ID, w.queued(w.home.org, q.ID), readyOnly(q))
+		ids = append(ids, q.ID)
+	}
+	w.diff("order of queued runs", activeIDs(w.activity(w.home, 100)), ids)
+	some, err := w.s.QueuedRuns(w.ctx, w.home.org, 3)
+	w.must(err, "QueuedRuns")
+	w.diff("first queued runs", all[:3], some)
 	worker := w.worker()
 	for i := range 7 {
 		var own store.Claim
@@ -82,6 +93,15 @@ func queueOrder(w *world) {
 		}
 		w.diff(fmt.Sprint("runs ahead of claim ", i), i, ahead[own.Run.ID])
 	}
+}
+
+// readyOnly returns a queued run as QueuedRun returns it, which counts no runs ahead of one
+// that is not ready.
+func readyOnly(q store.QueuedRun) store.QueuedRun {
+	if !q.Ready {
+		q.Ahead = 0
+	}
+	return q
 }
 
 func queueState(w *world) {
