@@ -35,6 +35,9 @@ func TestParseErrorsContainPath(t *testing.T) {
 		`{"framework":"shell","retries":{"max":1,"backoff":{"max":"25h"}}}`:               "retries.backoff.max",
 		`{"framework":"shell","retries":{"max":1,"backoff":{"initial":"2m","max":"1m"}}}`: "retries.backoff.max",
 		`{"framework":"shell","retries":{"max":1,"backoff":{"factor":0.5}}}`:              "retries.backoff.factor",
+		`{"framework":"shell","retries":{"max":1,"on":[]}}`:                               "retries.on",
+		`{"framework":"shell","retries":{"max":1,"on":["exit_code",5]}}`:                  "retries.on[1]",
+		`{"framework":"shell","placement":{"labels":{"":"x"}}}`:                           "placement.labels.",
 		`{"framework":"shell","retries":{"max":1,"wait":"5s"}}`:                           "retries.wait",
 		`{"framework":"shell","timeout":"5 minutes"}`:                                     "timeout",
 		`{"framework":"shell","timeout":"1000h"}`:                                         "timeout",
@@ -126,9 +129,9 @@ func TestParseReportsAllKindsOfErrorsAtOnce(t *testing.T) {
 		"network.mode":     "'network.mode' must be one of public, restricted, none, not 'restrict'. Did you mean 'restricted'?",
 		"resources.memory": "'resources.memory' must be a size such as 512MiB or 2GiB, not '2Gb'. Did you mean '2GB'?",
 		"resources.cpu":    "'resources.cpu' must be a number, not 'lots'.",
+		"retries.on":       "'retries.on' must be a list of strings, not a string.",
 		"command[1]":       "'command[1]' must be a string, not a number.",
 		"provider":         "'provider' must be an object, not a number.",
-		"retries.on":       "'retries.on' must be a list of strings, not a string.",
 		"environment.A":    "'environment.A' contains '${{ foo.X }}', which is not a reference. Use ${{ vars.NAME }} or ${{ secrets.NAME }}, or write '$${{' for a literal '${{'.",
 		"permissions":      "'permissions' is not supported by this version of Stint: agents cannot ask for approval yet. Remove the key.",
 	}
@@ -178,6 +181,35 @@ func TestReferences(t *testing.T) {
 			if refused != (want != "") || refused && (e.Param != at || !strings.Contains(e.Message, want)) {
 				t.Errorf("%s: %s: %v, want %q", at, text, err, want)
 			}
+		}
+	}
+}
+
+// TestWarnings checks which keys of a valid definition have no effect, or contain a
+// reference that is not replaced.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for raw, params := range map[string]string{
+		`{"framework":"shell","command":["echo"],"instructions":"x","model":"y"}`:                 "command instructions model",
+		`{"framework":"command","command":["echo"],"instructions":"x","model":"y"}`:               "instructions model",
+		`{"framework":"assistant","instructions":"x","model":"y"}`:                                "model",
+		`{"framework":"assistant","model":"y","provider":{"type":"anthropic"}}`:                   "",
+		`{"framework":"claude-code","instructions":"x","model":"y"}`:                              "",
+		`{"framework":"acp","command":["x"],"instructions":"x"}`:                                  "",
+		`{"framework":"shell","network":{"mode":"none","allow":["example.com"]}}`:                 "network.allow",
+		`{"framework":"shell","network":{"mode":"restricted"}}`:                                   "",
+		`{"framework":"command","command":["${{ vars.X }}"],"environment":{"A":"${{ vars.X }}"}}`: "command[0]",
+	} {
+		d, err := definition.Parse([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range definition.Warnings(d) {
+			got = append(got, w.Param)
+		}
+		if strings.Join(got, " ") != params {
+			t.Errorf("%s: warnings for %q, want %q", raw, got, params)
 		}
 	}
 }

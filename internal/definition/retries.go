@@ -25,6 +25,9 @@ func (l *errorList) retries(r *stint.Retries) {
 	for i, reason := range stint.RetryReasons {
 		allowed[i] = string(reason)
 	}
+	if r.On != nil && len(r.On) == 0 {
+		l.invalid("retries.on", "'retries.on' is empty. List the reasons after which a run starts again, or omit 'on' for worker_lost.")
+	}
 	for i, reason := range r.On {
 		at := fmt.Sprintf("retries.on[%d]", i)
 		if reason == "" {

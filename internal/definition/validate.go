@@ -62,6 +62,11 @@ func validate(d *stint.Definition) errorList {
 	errs.add(checkTimeout("timeout", d.Timeout))
 	errs.add(checkLimits("limits", d.Limits))
 	errs.retries(d.Retries)
+	if d.Placement != nil {
+		if _, empty := d.Placement.Labels[""]; empty {
+			errs.invalid("placement.labels.", "The name of a label in 'placement.labels' may not be empty.")
+		}
+	}
 	return errs
 }
 
