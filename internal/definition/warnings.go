@@ -12,7 +12,7 @@ import (
 // Warnings returns a warning for each setting of a valid definition that is accepted but
 // probably not what its author means.
 func Warnings(d *stint.Definition) []stint.Warning {
-	return append(ignored(d), plainReferences(d)...)
+	return append(plainReferences(d), ignored(d)...)
 }
 
 // ignored returns a warning for each key that has no effect beside the others.
