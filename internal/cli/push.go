@@ -233,7 +233,11 @@ func (t volumeCommands) printPushed(tree *stint.FileSet, p pushResult) error {
 		return t.a.printResult(p, "The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
 	}
 	sent := ""
-	if p.Sent != nil {
+	switch {
+	case p.Sent == nil:
+	case p.Sent.Bytes == 0:
+		sent = "; all content was stored already"
+	default:
 		sent = fmt.Sprintf("; sent %s for %s", bytesText(p.Sent.Bytes), count(p.Sent.Files, "changed file"))
 	}
 	return t.a.printResult(p, "Stored %s@%s: %s, %s%s.", tree.Name, p.ID, count(p.FileCount, "file"), bytesText(p.Size), sent)
