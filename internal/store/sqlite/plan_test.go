@@ -114,6 +114,38 @@ func TestIDPrefixUsesPrimaryKey(t *testing.T) {
 	}
 }
 
+// TestLiveReadsUseIndexes checks that the reads of live tables and metrics do not scan
+// runs that have ended, or samples.
+func TestLiveReadsUseIndexes(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	if _, err := s.CreateRun(t.Context(), sqltest.NewRun(1), nil); err != nil { // Activity reads pending runs only if there are any
+		t.Fatal(err)
+	}
+	_, activity := s.Activity(t.Context(), sqltest.Org, 10)
+	_, load := s.Load(t.Context())
+	_, orgs := s.OrgLoads(t.Context(), 10)
+	if err := errors.Join(activity, load, orgs); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	queries := s.ReaderStatements()
+	if len(queries) < 5 {
+		t.Errorf("only %d statements were checked", len(queries))
+	}
+	for _, query := range queries {
+		for _, step := range plan(t, db, query) {
+			if strings.HasPrefix(step, "SCAN runs") || strings.HasPrefix(step, "SCAN m") || strings.HasPrefix(step, "SCAN p") {
+				t.Errorf("%s\n%s", step, query)
+			}
+		}
+	}
+}
+
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // plan returns the steps of SQLite's query plan for a statement.

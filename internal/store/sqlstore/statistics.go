@@ -11,7 +11,9 @@ import (
 // maxCount limits the rows that are counted, which are read from an index.
 var maxCount = strconv.Itoa(store.MaxCount)
 
-// Load returns the numbers of open runs and of workers.
+// Load returns the numbers of open runs and of workers. The conditions on worker_id and
+// created_at, which every run meets, make SQLite use the partial indexes of open runs
+// instead of an index of all runs.
 func (s *Store) Load(ctx context.Context) (store.Load, error) {
 	return get(ctx, s, "counting open runs", func(r Row) (l store.Load, err error) {
 		var age int64
@@ -19,8 +21,8 @@ func (s *Store) Load(ctx context.Context) (store.Load, error) {
 		l.Oldest = time.Duration(max(0, age)) * time.Microsecond
 		return l, err
 	}, `select
-		(select count(*) from (select 1 from runs where status = 'running' limit `+maxCount+`) a),
-		(select count(*) from (select 1 from runs where status = 'pending' limit `+maxCount+`) b),
+		(select count(*) from (select 1 from runs where status = 'running' and worker_id >= '' limit `+maxCount+`) a),
+		(select count(*) from (select 1 from runs where status = 'pending' and created_at >= 0 limit `+maxCount+`) b),
 		coalesce((select `+s.d.Now+` - min(created_at) from runs where status = 'pending'), 0),
 		(select count(*) from workers where lease_until > `+s.d.Now+`)`)
 }
