@@ -56,6 +56,12 @@ const (
 	CodeInternal              = "internal_error"
 )
 
+// DocsURL is the address of the documents, before the name of one.
+const DocsURL = "https://github.com/stint-dev/stint/blob/main/docs/"
+
+// ErrorDocURL returns the address of the description of an error code or a status reason.
+func ErrorDocURL(code string) string { return DocsURL + "errors.md#" + code }
+
 // Error is an error for users. Kind and Code are for programs. Message says what
 // happened and what to do. Param is the path of the invalid parameter, such as
 // "volumes.data.path", or empty. Details is set if a request has several errors.

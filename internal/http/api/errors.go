@@ -47,6 +47,7 @@ type errorFields struct {
 	Message string         `json:"message"`
 	Param   string         `json:"param,omitempty"`
 	Details []stint.Detail `json:"details,omitempty"`
+	DocURL  string         `json:"docUrl"`
 }
 
 func unavailable(message string) *stint.Error {
@@ -73,7 +74,7 @@ func publicError(err error) *stint.Error {
 func errorResponse(err error) *response {
 	e := publicError(err)
 	k := kinds[e.Kind]
-	r := jsonResponse(k.status, errorBody{errorFields{k.typ, e.Code, e.Message, e.Param, e.Details}})
+	r := jsonResponse(k.status, errorBody{errorFields{k.typ, e.Code, e.Message, e.Param, e.Details, stint.ErrorDocURL(e.Code)}})
 	switch {
 	case e.Kind == stint.KindUnauthenticated:
 		r.set("WWW-Authenticate", "Bearer")

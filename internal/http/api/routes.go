@@ -128,6 +128,8 @@ func (a *api) fileSetRoutes(path string, kind stint.FileSetKind) []route {
 func (a *api) publicRoutes() []route {
 	return []route{
 		{"GET", "/v1/downloads/{link}", "", a.serveDownload, false},
+		{"GET", "/{$}", "", a.home, false},
+		{"GET", "/openapi.yaml", "", a.openAPI, false},
 		{"GET", "/healthz", "", a.healthz, false},
 		{"GET", "/readyz", "", a.readyz, false},
 		{"GET", "/metrics", "", a.serveMetrics, false},

@@ -415,7 +415,8 @@ func TestPaths(t *testing.T) {
 		return row{path, "GET", path, "", nil, nil, 404, []string{notFound}, []string{"<a href"}}
 	}
 	w.run(t, words, []row{
-		notFoundAt("/"), notFoundAt("/v1"), notFoundAt("/v1/"), notFoundAt("/v2/runs"), notFoundAt("/v1/runs/"), notFoundAt("//v1/runs"), notFoundAt("/v1//runs"), notFoundAt("/v1/./runs"), notFoundAt("/v1/runs/../agents"),
+		{"/ as JSON", "GET", "/", "-", map[string]string{"Accept": "application/json"}, nil, 404, []string{notFound}, nil},
+		notFoundAt("/v1"), notFoundAt("/v1/"), notFoundAt("/v2/runs"), notFoundAt("/v1/runs/"), notFoundAt("//v1/runs"), notFoundAt("/v1//runs"), notFoundAt("/v1/./runs"), notFoundAt("/v1/runs/../agents"),
 		notFoundAt("/v1/runs/{run}/"), notFoundAt("/v1/runs/{run}/nothing"), notFoundAt("/favicon.ico"), notFoundAt("/v1/volumes/{volume}/versions/1/files/../../x"),
 		notFoundAt("/v1/volumes/{volume}/versions/1/files/%2e%2e/a.txt"), notFoundAt("/v1/volumes/{volume}/versions/1/files/a.txt/b"),
 		notFoundAt("/v1/volumes/{volume}/versions/1/files/nothing"), notFoundAt("/v1/volumes/{volume}/versions/1/files/"), notFoundAt("/v1/volumes/{volume}/versions/9"),
