@@ -27,7 +27,7 @@ func addExamples(c *cobra.Command) {
 
 // commandExamples contains the examples of each command, one a line, by the path of the
 // command.
-var commandExamples = map[string]string{
+var commandExamples = map[string]string{ //nolint:gosec // names of commands, not credentials
 	"demo": `
 stint demo
 stint demo --model-url https://api.anthropic.com
