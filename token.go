@@ -30,7 +30,7 @@ type Token struct {
 
 // NewToken is the body of POST /v1/tokens. The token expires at ExpiresAt, or after
 // ExpiresInDays (1 to 365); at most one of them is set. If neither is, the token expires
-// after 90 days. If Scopes is empty, the token has all scopes of the caller.
+// after 90 days. If Scopes is nil, the token has all scopes of the caller.
 type NewToken struct {
 	Name          string   `json:"name"`
 	ExpiresInDays *int     `json:"expiresInDays,omitempty"`

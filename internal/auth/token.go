@@ -118,6 +118,9 @@ func (s *Service) expiry(n stint.NewToken) (stint.Time, *stint.Error) {
 // tokenErrors returns the errors of a request for a token. Elements can be nil.
 func tokenErrors(n stint.NewToken) []*stint.Error {
 	errs := []*stint.Error{checkLabel("name", n.Name, maxTokenName)}
+	if n.Scopes != nil && len(n.Scopes) == 0 {
+		errs = append(errs, stint.InvalidParam("scopes", "'scopes' is empty. List the scopes of the token, or omit 'scopes' for all of yours."))
+	}
 	for i, scope := range n.Scopes {
 		if !slices.Contains(stint.Scopes, scope) {
 			at := fmt.Sprintf("scopes[%d]", i)

@@ -394,6 +394,7 @@ func TestTokensAndSecrets(t *testing.T) {
 		{"expiresAt in the past", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"2020-01-01T00:00:00Z"}`, 400, []string{invalid, `"param":"expiresAt"`}, nil},
 		{"expiresAt of another form", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresAt":"tomorrow"}`, 400, []string{invalid, `"param":"expiresAt"`, "not 'tomorrow'"}, nil},
 		{"days as text", "POST", "/v1/tokens", "", nil, `{"name":"ci","expiresInDays":"30"}`, 400, []string{invalid, `"param":"expiresInDays"`}, nil},
+		{"no scopes", "POST", "/v1/tokens", "", nil, `{"name":"ci","scopes":[]}`, 400, []string{invalid, `"param":"scopes"`}, nil},
 		{"unknown scope", "POST", "/v1/tokens", "", nil, `{"name":"ci","scopes":["root"]}`, 400, []string{invalid, `"param":"scopes[0]"`}, nil},
 		{"read", "GET", "/v1/tokens/{token}", "", nil, nil, 200, []string{`"id":"{token}"`}, nil},
 
