@@ -26,15 +26,13 @@ the files of a run that was running, and prints how to continue with them.`,
 					continue
 				}
 				cancelled = append(cancelled, run)
-				if !a.json {
-					a.note("%s is %s.", run.ID, run.Status)
-				}
 			}
 			for _, run := range cancelled {
 				run = awaitCheckpoint(ctx, c, run)
 				if a.json {
 					failed = errors.Join(failed, a.printJSON(run))
 				} else {
+					a.note("%s is %s.", run.ID, run.Status)
 					a.explainCancelled(run)
 				}
 			}

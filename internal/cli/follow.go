@@ -99,6 +99,7 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 // ask prints a question and returns a channel for the answer. If the user enters no
 // line, the goroutine that reads the answer ends with the program.
 func (a *app) ask(question string) <-chan bool {
+	a.flush() // ends colours of the agent
 	fmt.Fprint(a.Stderr, "\n"+question)
 	answer := make(chan bool, 1)
 	go func() {
