@@ -14,8 +14,8 @@ import (
 func (a *app) runsCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel pending or running runs", Args: atLeast("RUN"),
-		Long: `Cancel ends pending or running runs. It waits a few seconds for the checkpoint and
-the files of a run that was running, and prints how to continue with them.`,
+		Long: `End pending or running runs. The command waits a few seconds for the checkpoint
+and the files of a run that was running, and prints how to continue with them.`,
 		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			var failed error
 			var cancelled []*stint.Run
