@@ -113,6 +113,24 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, none, head s
 	return w.Flush()
 }
 
+// orError returns items, or the error of check if there are none.
+func orError[T any](items iter.Seq2[T, error], check func() error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		empty := true
+		for item, err := range items {
+			if empty = false; !yield(item, err) {
+				return
+			}
+		}
+		if !empty {
+			return
+		}
+		if err := check(); err != nil {
+			yield(*new(T), err)
+		}
+	}
+}
+
 // withoutErrors returns a list as a sequence for printList, with nil errors.
 func withoutErrors[T any](list []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -76,11 +76,18 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 			return err
 		}
 	}
+	runs := c.Runs.List(ctx, f)
+	if f.SessionID != "" {
+		runs = orError(runs, func() error {
+			_, err := c.Sessions.Get(ctx, f.SessionID)
+			return err
+		})
+	}
 	none, conditions := "No runs.", f
 	if conditions.PageSize = 0; !reflect.ValueOf(conditions).IsZero() {
 		none = "No runs match."
 	}
-	return printList(a, c.Runs.List(ctx, f), limit, none, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
+	return printList(a, runs, limit, none, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
 		return []string{r.ID, r.AgentName, string(r.Status), r.CreatedAt.String(), a.runDuration(r), clip(r.Prompt, 40)}
 	})
 }
