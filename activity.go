@@ -28,6 +28,6 @@ type ActiveRun struct {
 	WorkerID  *string        `json:"workerId"`
 	Isolation *string        `json:"isolation"` // nil until the first sample, and while the run is pending
 	Queue     *Queue         `json:"queue"`     // why the run is pending; nil if it is running
-	Metrics   *MetricsSample `json:"metrics"` // the newest sample; nil before the first one and while the run is pending
-	Usage     *Usage         `json:"usage"`   // so far; nil if no model was called
+	Metrics   *MetricsSample `json:"metrics"`   // the newest sample; nil before the first one and while the run is pending
+	Usage     *Usage         `json:"usage"`     // so far; nil if no model was called
 }
