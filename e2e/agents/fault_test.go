@@ -88,7 +88,7 @@ func resultSchema(w *tenant) {
 	if string(r.Result) != `{"answer":42}` {
 		w.Errorf("the result is %s", r.Result)
 	}
-	w.fails(stint.NewRun{Agent: "former", Prompt: `[[say: {"answer": "many"}]]`}, stint.ReasonExitCode, "output.schema")
+	w.fails(stint.NewRun{Agent: "former", Prompt: `[[say: {"answer": "many"}]]`}, stint.ReasonMismatch, "output.schema")
 }
 
 // damagedConversation checks that a run fails if the file of its conversation is

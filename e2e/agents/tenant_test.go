@@ -110,21 +110,32 @@ func (h *host) tenant(t *testing.T, k kind) *tenant {
 // replace the default ones.
 func (w *tenant) agent(name string, more object) {
 	w.Helper()
+	d := w.definition(name)
+	maps.Copy(d, more)
+	w.push(d)
+}
+
+// definition returns a definition of the tenant's framework.
+func (w *tenant) definition(name string) object {
 	d := object{
 		"name": name, "model": model, "artifact": object{},
 		"network": object{"mode": "restricted", "allow": []string{hostOf(onHost(w.model.URL))}},
 	}
 	maps.Copy(d, w.kind.definition(w.model))
-	maps.Copy(d, more)
-	w.push(d)
+	return d
 }
 
 func (w *tenant) push(d object) {
 	w.Helper()
+	installation.Check(w, w.tryPush(d))
+}
+
+func (w *tenant) tryPush(d object) error {
+	w.Helper()
 	raw, err := json.Marshal(d)
 	installation.Check(w, err)
 	_, err = w.client.Agents.Create(w.Context(), raw)
-	installation.Check(w, err)
+	return err
 }
 
 func hostOf(at string) string {

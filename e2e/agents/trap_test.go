@@ -102,8 +102,9 @@ func (w *tenant) checkForcedEnd() {
 	}
 }
 
-// TestMissingPrograms checks that runs fail with helpful errors if the programs of the
-// agents are not installed on the server.
+// TestMissingPrograms checks that definitions are refused with helpful errors if the
+// programs of the agents are not installed on the server. The program of an ACP agent is
+// the definition's command, so its runs fail.
 func TestMissingPrograms(t *testing.T) {
 	t.Parallel()
 	h := serveWith(t, "PATH="+t.TempDir()+":/usr/sbin:/sbin", "STINT_CODEX_BIN=/nowhere/codex")
@@ -112,8 +113,13 @@ func TestMissingPrograms(t *testing.T) {
 		t.Run(all[i].name, func(t *testing.T) {
 			t.Parallel()
 			w := h.tenant(t, all[i])
-			w.agent("missing", nil)
-			w.fails(stint.NewRun{Agent: "missing", Prompt: "Hello."}, stint.ReasonSetupFailed, want)
+			err := w.tryPush(w.definition("missing"))
+			if all[i].name == "acp" {
+				installation.Check(t, err)
+				w.fails(stint.NewRun{Agent: "missing", Prompt: "Hello."}, stint.ReasonSetupFailed, want)
+			} else if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the definition was not refused with %q: %v", want, err)
+			}
 			list, err := w.client.Frameworks(t.Context())
 			installation.Check(t, err)
 			for _, f := range list {

@@ -227,7 +227,7 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 		a.out.notice("schema", "The last message does not match output.schema; the model is asked again.")
 		return final, fmt.Sprintf("Your last message does not match the JSON Schema: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
 	}
-	return final, "", &failure{sentence: fmt.Sprintf("The agent's last message does not match output.schema: %v", fault)}
+	return final, "", &failure{reason: stint.ReasonMismatch, sentence: fmt.Sprintf("The agent's last message does not match output.schema: %v", fault)}
 }
 
 func usesOf(parts []llm.Part) (uses []llm.Part) {
