@@ -56,7 +56,8 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 	if err != nil {
 		return stint.Agent{}, err
 	}
-	if err := s.checkSecrets(ctx, c, d.name, d.definition, nil); err != nil {
+	missing, err := s.checkSecrets(ctx, c, d.name, d.definition, nil)
+	if err != nil {
 		return stint.Agent{}, err
 	}
 	now := stint.TimeOf(s.now())
@@ -70,7 +71,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 	if err != nil {
 		return stint.Agent{}, fmt.Errorf("create agent %s: %w", d.name, err)
 	}
-	a.Warnings = d.warnings
+	a.Warnings = append(d.warnings, missing...)
 	return a, nil
 }
 
@@ -91,12 +92,13 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 			"The definition is for '%s', but this agent is '%s'. Omit 'name', or create another agent.", d.name, a.Name)
 	}
 	previous := func() (*stint.Definition, error) { return s.current(ctx, c.OrgID, &a) }
-	if err := s.checkSecrets(ctx, c, a.Name, d.definition, previous); err != nil {
+	missing, err := s.checkSecrets(ctx, c, a.Name, d.definition, previous)
+	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
 	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.newVersion(c, a.ID, d, stint.TimeOf(s.now())))
 	v = withoutDefinition(head)
-	v.Warnings = d.warnings
+	v.Warnings = append(d.warnings, missing...)
 	return v, added, store.PublicError(err, "agent", agentID)
 }
 

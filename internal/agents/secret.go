@@ -13,18 +13,36 @@ import (
 )
 
 // checkSecrets returns an error if a definition uses stored secrets in a way that they do
-// not allow, or that the caller may not add. previous returns the definition of the
-// current version; it is nil for a new agent.
-func (s *Service) checkSecrets(ctx context.Context, c auth.Caller, agent string, d *stint.Definition, previous func() (*stint.Definition, error)) error {
-	names := definition.SecretNames(d)
+// not allow, or that the caller may not add. It returns a warning for each secret that is
+// not stored. previous returns the definition of the current version; it is nil for a new
+// agent.
+func (s *Service) checkSecrets(ctx context.Context, c auth.Caller, agent string, d *stint.Definition, previous func() (*stint.Definition, error)) ([]stint.Warning, error) {
+	names := slices.Compact(definition.SecretNames(d))
 	if len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	rows, err := s.store.Secrets(ctx, c.OrgID)
 	if err != nil {
-		return fmt.Errorf("list secrets: %w", err)
+		return nil, fmt.Errorf("list secrets: %w", err)
 	}
 	rows = slices.DeleteFunc(rows, func(row store.Secret) bool { return !slices.Contains(names, row.Name) })
+	return warnOfMissing(d, names, rows), checkStored(c, agent, d, rows, previous)
+}
+
+// warnOfMissing returns a warning for each name that is not the name of a stored secret.
+func warnOfMissing(d *stint.Definition, names []string, rows []store.Secret) (warnings []stint.Warning) {
+	for _, name := range names {
+		if !slices.ContainsFunc(rows, func(row store.Secret) bool { return row.Name == name }) {
+			warnings = append(warnings, stint.Warning{Param: definition.SecretParam(d, name), Message: fmt.Sprintf(
+				"No secret named '%s' is stored. Store it with 'stint secret set %s' before a run needs it, or give it with each run.", name, name)})
+		}
+	}
+	return warnings
+}
+
+// checkStored returns the error of checkSecrets. rows contains the stored secrets that the
+// definition names.
+func checkStored(c auth.Caller, agent string, d *stint.Definition, rows []store.Secret, previous func() (*stint.Definition, error)) (err error) {
 	var errs []error
 	for i := range rows {
 		errs = append(errs, checkSecret(d, &rows[i].Secret, agent))

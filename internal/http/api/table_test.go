@@ -347,6 +347,11 @@ func TestAgents(t *testing.T) {
 		{"taken", "POST", "/v1/agents", "", nil, `{"name":"reviewer","framework":"shell"}`, 409, []string{exists}, nil},
 		{"unknown key", "POST", "/v1/agents", "", nil, `{"name":"x","framework":"shell","network":{"mod":"none"}}`, 400, []string{invalid, `"param":"network.mod"`}, nil},
 		{"warnings", "POST", "/v1/agents", "", nil, `{"name":"warned","framework":"shell","model":"${{ vars.M }}"}`, 201, []string{`"warnings":[{"param":"model","message":"References are not replaced`}, nil},
+		{"secrets that are not stored", "POST", "/v1/agents", "", nil, `{"name":"keys","framework":"shell","secrets":{"A":{}},"environment":{"E":"${{ secrets.B }}"}}`, 201, []string{
+			`"warnings":[{"param":"secrets.A","message":"No secret named 'A' is stored. Store it with 'stint secret set A' before a run needs it, or give it with each run."},{"param":"environment.E","message":"No secret named 'B'`,
+		}, nil},
+		{"store one", "PUT", "/v1/secrets/A", "", nil, `{"value":"stored value"}`, 201, nil, nil},
+		{"a secret that is stored", "POST", "/v1/agents", "", nil, `{"name":"stored","framework":"shell","secrets":{"A":{}}}`, 201, nil, []string{"warnings"}},
 		{"all faults at once", "POST", "/v1/agents", "", nil, `{"name":"X_","framework":"shell","timout":1,"mcpServers":{"a":{"command":["x"]}}}`, 400, []string{invalid, `"param":"name"`, `"param":"timout"`, "Did you mean 'timeout'?", `"param":"mcpServers"`}, nil},
 		{"no name and more", "POST", "/v1/agents", "", nil, `{"framework":"shell","timeout":7}`, 400, []string{`"param":"name"`, `"param":"timeout"`}, nil},
 		{"key twice", "POST", "/v1/agents", "", nil, `{"name":"x","framework":"shell","framework":"shell"}`, 400, []string{invalid, "twice"}, nil},
