@@ -21,7 +21,8 @@ func checkLimits(at string, l *stint.Limits) *stint.Error {
 }
 
 // RunLimits returns the limits of a run: those of the agent, replaced by tighter
-// limits in the request. If a limit in the request is looser, it returns an error.
+// limits in the request. If a limit in the request is looser, or limits costs that are
+// not known, it returns an error.
 func RunLimits(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
 	l := stint.Limits{}
 	if d.Limits != nil {
@@ -33,7 +34,16 @@ func RunLimits(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
 	if n.Limits == nil {
 		return l, nil
 	}
-	return tighten(l, n.Limits)
+	l, err := tighten(l, n.Limits)
+	if err != nil || n.Limits.MaxCostUSD == 0 {
+		return l, err
+	}
+	run := *d
+	run.Limits, run.Model = &l, cmp.Or(n.Model, d.Model)
+	if e := CheckCost(&run); e != nil {
+		return l, e
+	}
+	return l, nil
 }
 
 // tighten returns l with its values replaced by the values of requested that are not

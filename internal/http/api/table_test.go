@@ -263,6 +263,7 @@ func TestCreateRun(t *testing.T) {
 		post("everything", `{"agent":"reviewer","agentVersion":"v1","prompt":"x","variables":{"A":"1"},"secrets":{"S":"hush"},"volumes":{},"metadata":{"k":"v"},"timeout":"90s","priority":9,"limits":{"outputBytes":"1MiB"}}`, 202, `"metadata":{"k":"v"}`),
 		post("supported value of onBusy", `{"agent":"reviewer","prompt":"x","onBusy":"enqueue","webhook":null,"startAt":null,"permissions":null}`, 202),
 		post("model of an agent without one", `{"agent":"reviewer","prompt":"x","model":"large-2"}`, 400, invalid, `"param":"model"`, "has no effect"),
+		post("cost limit of an agent without prices", `{"agent":"reviewer","prompt":"x","limits":{"maxCostUsd":1}}`, 400, invalid, `"param":"limits.maxCostUsd"`, "does not report costs"),
 		post("model of a wrong type", `{"agent":"reviewer","prompt":"x","model":7}`, 400, invalid, `"param":"model"`),
 		post("webhook", `{"agent":"reviewer","prompt":"x","webhook":{"url":"https://example.com"}}`, 400, invalid, `"param":"webhook"`, "not supported by this version"),
 		post("startAt", `{"agent":"reviewer","prompt":"x","startAt":"2030-01-01T00:00:00.000Z"}`, 400, invalid, `"param":"startAt"`, "not supported by this version"),
