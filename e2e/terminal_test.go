@@ -150,6 +150,18 @@ func TestInterruptEndsHiddenPrompt(t *testing.T) {
 	}
 }
 
+// TestHiddenPromptEndsWithInput checks that Ctrl-D on an empty line ends a hidden prompt.
+func TestHiddenPromptEndsWithInput(t *testing.T) {
+	t.Parallel()
+	p := openTerminal(t, []string{"HOME=" + t.TempDir(), "STINT_URL=http://127.0.0.1:9", "STINT_TOKEN=x"}, filepath.Join(bin, "stint"), "secret", "set", "KEY")
+	p.await("Value of KEY (not shown): ")
+	p.types("\x04")
+	p.await("the value of KEY is empty")
+	if exit, ok := errors.AsType[*exec.ExitError](p.end()); !ok || exit.ExitCode() != 2 {
+		t.Errorf("the command exited with %v:\n%s", exit, p.shown.String())
+	}
+}
+
 func TestDemoStopsServer(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()

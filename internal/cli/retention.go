@@ -47,6 +47,9 @@ func (t volumeCommands) keep() *cobra.Command {
 func (t volumeCommands) remove() *cobra.Command {
 	c := t.a.each("rm NAME[@VERSION]...", fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind), "removed", func(ctx context.Context, c *client.Client, arg string) (id, name string, err error) {
 		ref, version, single := cutRef(arg)
+		if single && version == "" {
+			return "", "", &usageError{fmt.Sprintf("the version is missing: name it as %s@v1", plain(ref)), fmt.Sprintf("stint %s rm", t.kind)}
+		}
 		trees := treesOf(c, t.kind)
 		tree, err := findTree(ctx, c, t.kind, ref)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -210,8 +211,8 @@ func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
 		return usage(c, "--exit-code waits for the end of the run, which --detach does not")
 	}
 	for name, value := range map[string]float64{"max-tokens": float64(f.limits.MaxTokens), "max-cost": f.limits.MaxCostUSD, "max-turns": float64(f.limits.MaxTurns)} {
-		if c.Flags().Changed(name) && value <= 0 {
-			return usage(c, "--%s must be greater than 0", name)
+		if c.Flags().Changed(name) && (!(value > 0) || math.IsInf(value, 0)) {
+			return usage(c, "--%s must be a number greater than 0", name)
 		}
 	}
 	if f.limits != (stint.Limits{}) {

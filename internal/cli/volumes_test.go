@@ -87,3 +87,12 @@ func TestIfMatchAcceptsVersionForms(t *testing.T) {
 		}
 	}
 }
+
+func TestRemoveNeedsVersionAfterAt(t *testing.T) {
+	t.Parallel()
+	p := startCLI(t, http.NotFoundHandler())
+	p.start("volume", "rm", "many@")
+	if code := p.exit(t); code != 2 || !strings.Contains(p.err.String(), "the version is missing: name it as many@v1\nTry 'stint volume rm --help'.") {
+		t.Errorf("exit code %d:\n%s", code, p.err)
+	}
+}

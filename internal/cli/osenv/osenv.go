@@ -9,11 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/stint-dev/stint/internal/cli"
@@ -70,29 +72,50 @@ func rawTerminal() (restore func(), err error) {
 	return func() { _ = term.Restore(fd, before) }, nil // fails only if the terminal was closed
 }
 
-// readPassword reads a line from the terminal without showing it. A read from a
-// terminal cannot be interrupted, so the goroutine continues after the end of ctx until
-// the program ends.
+// readPassword reads a line from the terminal without showing it, up to a line end or
+// Ctrl-D. A read from a terminal cannot be interrupted, so the goroutine continues after
+// the end of ctx until the program ends.
 func readPassword(ctx context.Context) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
-	before, err := term.GetState(fd)
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the settings of the terminal: %w", err)
 	}
-	type result struct {
-		line []byte
-		err  error
+	hidden := *before
+	hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+	hidden.Iflag |= unix.ICRNL
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &hidden); err != nil {
+		return nil, fmt.Errorf("hide the input of the terminal: %w", err)
 	}
-	done := make(chan result, 1)
+	var line []byte
+	done := make(chan error, 1)
 	go func() {
-		line, err := term.ReadPassword(fd)
-		done <- result{line, err}
+		read, err := readLine(os.Stdin)
+		line = read
+		done <- err
 	}()
 	select {
-	case r := <-done:
-		return r.line, r.err
+	case err = <-done:
 	case <-ctx.Done():
-		return nil, errors.Join(context.Cause(ctx), term.Restore(fd, before))
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, unix.IoctlSetTermios(fd, unix.TCSETS, before)); err != nil {
+		return nil, err
+	}
+	return line, nil
+}
+
+// readLine reads bytes up to a line end or the end of r.
+func readLine(r io.Reader) (line []byte, err error) {
+	for b := make([]byte, 1); ; {
+		n, err := r.Read(b)
+		switch {
+		case n == 1 && b[0] == '\n', errors.Is(err, io.EOF):
+			return line, nil
+		case err != nil:
+			return nil, err
+		}
+		line = append(line, b[:n]...)
 	}
 }
 
