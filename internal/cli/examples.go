@@ -96,8 +96,8 @@ stint continue sess_01kdyvbmk8 'Explain it' --max-turns 5
 stint continue @last - --pull out < prompt.txt`,
 	"resume": `
 stint resume @last 'Try another way'
-stint resume chk_01kdyvbmk8 'Use Go instead' --artifact second-try
-stint resume chk_01kdyvbmk8 - --detach < prompt.txt`,
+stint resume @last 'Use Go instead' --artifact second-try
+stint resume run_01kdyvbmk8 - --detach < prompt.txt`,
 
 	"runs list": `
 stint runs list
@@ -136,7 +136,7 @@ stint sessions show @last
 stint sessions show sess_01kdyvbmk8 --limit 5`,
 	"checkpoints show": `
 stint checkpoints show @last
-stint checkpoints show chk_01kdyvbmk8 --json`,
+stint checkpoints show run_01kdyvbmk8 --json`,
 
 	"secret set": `
 stint secret set API_KEY
@@ -170,7 +170,7 @@ stint token list
 stint token list --json`,
 	"token revoke": `
 stint token revoke tok_01kdyvbmk8
-stint token list --json | jq -r 'select(.name == "ci").id' | xargs stint token revoke`,
+stint token revoke ci`,
 	"keys list": `
 stint keys list
 stint keys list --data /srv/stint --json`,

@@ -102,8 +102,13 @@ func findTree(ctx context.Context, c *client.Client, kind stint.FileSetKind, ref
 
 // resolveCheckpoint returns the ID of the checkpoint that a reference stands for: the ID
 // of a checkpoint, or a reference to a run, which stands for the checkpoint of that run.
+// The server has no list of checkpoints that could complete a shortened ID.
 func resolveCheckpoint(ctx context.Context, c *client.Client, ref string) (string, error) {
 	if ref != lastRef && !strings.HasPrefix(ref, stint.PrefixRun) {
+		shortened := !stint.IsID(stint.PrefixCheckpoint, ref) && stint.IsIDPrefix(stint.PrefixCheckpoint, ref)
+		if shortened && len(ref) >= len(stint.PrefixCheckpoint)+minPrefix {
+			return "", fmt.Errorf("'%s' is not a complete ID, and IDs of checkpoints cannot be shortened: give the run of the checkpoint, or %s", ref, lastRef)
+		}
 		return ref, nil
 	}
 	id, err := resolve(ctx, c, stint.PrefixRun, ref)

@@ -91,7 +91,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	if verb == "resume" {
 		version = "that of the checkpoint"
 		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Start a new session from a checkpoint"
-		c.Long = "Start a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time. It starts a new session.\n" + followText
+		c.Long = "Start a run from a checkpoint, with the conversation, agent, artifact, and\nvolumes of that time, in a new session. CHECKPOINT can also be a run, which stands\nfor its checkpoint.\n" + followText
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
 	f.add(c, version)
