@@ -132,10 +132,10 @@ func (s *Service) queued(state *store.QueueState, r *store.QueuedRun, isolation 
 	}
 	perOrg, perAgent := s.c.Dispatch.Limits()
 	if perOrg > 0 && state.Running >= perOrg {
-		return because(stint.QueueOrganisationLimit, "The organisation has %d running runs, the maximum. The run starts when one of them has ended.", state.Running)
+		return because(stint.QueueOrganisationLimit, "The organisation has its maximum of running runs (%d). The run starts when one of them has ended.", perOrg)
 	}
-	if running := state.RunningOf[r.AgentID]; perAgent > 0 && running >= perAgent {
-		return because(stint.QueueAgentLimit, "The agent has %d running runs, the maximum. The run starts when one of them has ended.", running)
+	if perAgent > 0 && state.RunningOf[r.AgentID] >= perAgent {
+		return because(stint.QueueAgentLimit, "The agent has its maximum of running runs (%d). The run starts when one of them has ended.", perAgent)
 	}
 	slots, running := 0, 0
 	for _, w := range state.Workers {
@@ -147,7 +147,7 @@ func (s *Service) queued(state *store.QueueState, r *store.QueuedRun, isolation 
 	case running < slots:
 		return because(stint.QueueCapacity, "The run starts when a worker takes it.")
 	}
-	return because(stint.QueueCapacity, "The workers execute %d runs, the maximum. The run starts when its turn comes.", running)
+	return because(stint.QueueCapacity, "All workers are busy. The run starts when its turn comes.")
 }
 
 // none reports whether every worker was described and none has what is required.

@@ -89,10 +89,10 @@ func TestQueueReasons(t *testing.T) {
 	w.queue(low.ID, stint.QueueCapacity, 2, "when a worker takes it")
 	w.queue(high.ID, stint.QueueCapacity, 1, "when a worker takes it")
 	i.perAgent = 1
-	w.queue(low.ID, stint.QueueAgentLimit, 2, "The agent has 1 running runs")
+	w.queue(low.ID, stint.QueueAgentLimit, 2, "The agent has its maximum of running runs (1)")
 	w.queue(high.ID, stint.QueueCapacity, 1, "")
 	i.perOrg = 1
-	w.queue(low.ID, stint.QueueOrganisationLimit, 2, "The organisation has 1 running runs")
+	w.queue(low.ID, stint.QueueOrganisationLimit, 2, "The organisation has its maximum of running runs (1)")
 	i.ill = &stint.Error{Kind: stint.KindUnavailable, Message: "Sandboxes do not start."}
 	w.queue(high.ID, stint.QueueUnhealthy, 1, "Sandboxes do not start.")
 	i.held = low.SessionID

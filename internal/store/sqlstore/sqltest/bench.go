@@ -156,7 +156,10 @@ func lifecycles(b *testing.B, s store.Store, callers int) {
 // runs, with and without filters.
 func pages(b *testing.B, s store.Store, n int) {
 	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
-	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Statuses: []stint.Status{stint.Failed}}, "statuses": {Statuses: []stint.Status{stint.Failed, stint.Completed}}, "agent": {AgentID: "ag_7"}} {
+	for name, f := range map[string]store.RunFilter{
+		"all": {}, "agent": {AgentID: "ag_7"}, "metadata": {Metadata: map[string]string{"batch": "7"}},
+		"status": {Statuses: []stint.Status{stint.Failed}}, "statuses": {Statuses: []stint.Status{stint.Failed, stint.Completed}},
+	} {
 		for page, after := range map[string]store.Cursor{"first": {}, "middle": middle} {
 			b.Run(name+"/"+page, func(b *testing.B) {
 				for b.Loop() {
@@ -182,8 +185,9 @@ func SeedID(i int) string { return fmt.Sprintf("run_%026d", i) }
 const (
 	seedID   = `'run_' || substr('00000000000000000000000000' || i, length('00000000000000000000000000' || i) - 25)`
 	SeedRuns = `insert into runs (id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id,
-			timeout_us, max_retries, created_at, started_at, completed_at, execution_ms)
+			timeout_us, max_retries, created_at, started_at, completed_at, execution_ms, metadata)
 		select ` + seedID + `, 'org_1', 'ag_' || (i % 10), 'bee', 'agv_1', 'sess_' || i, case when i % 10 = 7 then 'failed' else 'completed' end, 1, 0, 1, 'wrk_1',
-			3600000000, 0, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 0 from numbers`
+			3600000000, 0, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 0,
+			'{"batch":"' || (i % 10) || '","shard":"' || i || '"}' from numbers`
 	SeedSpecs = `insert into run_specs (run_id, prompt, spec) select ` + seedID + `, 'count to three', '{}' from numbers`
 )
