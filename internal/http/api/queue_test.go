@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -63,9 +64,7 @@ func (w *world) queue(id string, reason stint.QueueReason, position int, message
 func (w *world) start(members map[string]any) (r stint.Run) {
 	w.Helper()
 	body := map[string]any{"prompt": "x"}
-	for name, value := range members {
-		body[name] = value
-	}
+	maps.Copy(body, members)
 	w.post("/v1/runs", body, 202, &r)
 	return r
 }
