@@ -24,6 +24,15 @@ func (s *server) retention() store.Retention {
 	return r
 }
 
+// retentionEvery returns how often old versions are removed: at least as often as
+// garbage is collected, so that a collection frees the space of old versions.
+func (s *server) retentionEvery() time.Duration {
+	if s.c.GCEvery > 0 {
+		return min(10*time.Minute, s.c.GCEvery)
+	}
+	return 10 * time.Minute
+}
+
 // partitioner is a store with partitions that are created in advance.
 type partitioner interface {
 	EnsurePartitions(ctx context.Context, now time.Time) error
@@ -42,7 +51,7 @@ func (s *server) jobs() []jobs.Job {
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
 		{Name: "store popular archives", Every: 5 * time.Second, Do: s.library.StorePopularArchives},
-		{Name: "remove versions by retention", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+		{Name: "remove versions by retention", Every: s.retentionEvery(), Do: func(ctx context.Context) error {
 			_, err := s.db.PruneVersions(ctx, s.retention())
 			return err
 		}},

@@ -44,12 +44,12 @@ func (h *Health) Err() error {
 	if h.failures < maxFailures {
 		return nil
 	}
-	why := "failed"
+	why := ""
 	if errors.Is(h.last, sandbox.ErrTimeLimit) {
-		why = "exceeded its time limit"
+		why = ", and the last one exceeded its time limit"
 	}
 	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: h.last, Message: fmt.Sprintf(
-		"Sandboxes do not start on this server: the last %d starts failed, and the last one %s. Runs wait until a trial succeeds. "+
+		"Sandboxes do not start on this server: the last %d starts failed%s. Runs wait until a trial succeeds. "+
 			"Run 'stint doctor' on the server's machine; the server's log has the errors.", h.failures, why)}
 }
 
