@@ -35,7 +35,7 @@ into STINT_URL.
 The login becomes the current context. Its name, by default the server's host and
 the organisation, distinguishes several logins: 'stint auth switch' chooses one,
 and --context uses one for a single command. A login with the name of an existing
-context replaces that one and revokes its token.`,
+context replaces that one; its token remains valid until it is revoked.`,
 		Args: exactly(),
 	}
 	flags := c.Flags()
@@ -103,7 +103,7 @@ func (a *app) keepLogin(ctx context.Context, wanted string, made loginAnswer) (*
 	}
 	login := credentials{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name}
 	name := cmp.Or(a.context, login.contextName())
-	if err := a.keep(ctx, name, login); err != nil {
+	if err := a.keep(name, login); err != nil {
 		return nil, err
 	}
 	return &identity{me, name}, nil

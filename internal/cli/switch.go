@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -121,7 +120,7 @@ func (a *app) logout(ctx context.Context, stored *contexts, name string) error {
 	if err != nil {
 		return err
 	}
-	err = a.revoke(ctx, login, 3)
+	err = a.revoke(ctx, login)
 	before := stored.Current
 	stored.remove(name)
 	if _, writeErr := a.writeContexts(stored); writeErr != nil {
@@ -139,8 +138,8 @@ func (a *app) logout(ctx context.Context, stored *contexts, name string) error {
 
 // revoke revokes the token of a login. It returns nil if the token has expired or was
 // revoked already.
-func (a *app) revoke(ctx context.Context, login credentials, attempts int) error {
-	c, err := a.clientFor(login.URL, login.Token, attempts)
+func (a *app) revoke(ctx context.Context, login credentials) error {
+	c, err := a.clientFor(login.URL, login.Token, 3)
 	if err == nil {
 		err = c.Tokens.Revoke(ctx, login.TokenID)
 	}
@@ -150,12 +149,10 @@ func (a *app) revoke(ctx context.Context, login credentials, attempts int) error
 	return err
 }
 
-// replaceLimit is how long the revocation of a replaced token may take.
-const replaceLimit = 5 * time.Second
-
-// keep stores a login as the current context with the given name. It revokes the token of
-// the login that it replaces, and prints a message if that fails.
-func (a *app) keep(ctx context.Context, name string, login credentials) error {
+// keep stores a login as the current context with the given name. The token of the login
+// that it replaces remains valid, because another program may use it; keep prints how to
+// revoke it.
+func (a *app) keep(name string, login credentials) error {
 	stored, err := a.readContexts()
 	if err != nil {
 		return err
@@ -167,13 +164,8 @@ func (a *app) keep(ctx context.Context, name string, login credentials) error {
 		return err
 	}
 	a.note("The token is stored in %s.", path)
-	if replaced.TokenID == "" || replaced.Token == login.Token {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, replaceLimit)
-	defer cancel()
-	if err := a.revoke(ctx, replaced, 1); err != nil {
-		a.note("The previous token of the context %s could not be revoked (%s); end it with: stint token revoke %s", name, err, replaced.TokenID)
+	if replaced.TokenID != "" && replaced.TokenID != login.TokenID {
+		a.note("The previous token of the context %s remains valid. To revoke it: stint token revoke %s", name, replaced.TokenID)
 	}
 	return nil
 }
