@@ -15,12 +15,12 @@ func blocks(all ...string) string { return strings.Join(all, "\n\n") + "\n\n" }
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	const (
-		pending  = "event: status\ndata: {\"status\":\"pending\"}\nid: 1"
-		running  = "event: status\ndata: {\"status\":\"running\"}\nid: 2"
-		output   = "event: output\ndata: {\"content\":\"x\"}\nid: 3"
+		pending  = "event: status\ndata: {\"status\":\"pending\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 1"
+		running  = "event: status\ndata: {\"status\":\"running\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 2"
+		output   = "event: output\ndata: {\"content\":\"x\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 3"
 		beat     = "event: heartbeat\ndata: {\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 3"
-		done     = "event: status\ndata: {\"status\":\"completed\"}\nid: 4"
-		complete = "event: complete\ndata: {\"status\":\"completed\",\"executionTimeMs\":5}\nid: 5"
+		done     = "event: status\ndata: {\"status\":\"completed\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 4"
+		complete = "event: complete\ndata: {\"status\":\"completed\",\"executionTimeMs\":5,\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 5"
 	)
 	for name, c := range map[string]struct {
 		query, stream, want string
@@ -41,7 +41,7 @@ func TestStreams(t *testing.T) {
 		"no ID line":                {"", blocks("event: status\ndata: {\"status\":\"pending\"}"), "block"},
 		"another order of lines":    {"", blocks("id: 1\nevent: status\ndata: {\"status\":\"pending\"}"), "block"},
 		"a comment":                 {"", blocks(": hello", pending), "block"},
-		"two data lines":            {"", blocks("event: output\ndata: {\"content\":\ndata: \"x\"}\nid: 1"), "block"},
+		"two data lines":            {"", blocks("event: output\ndata: {\"content\":\ndata: \"x\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 1"), "block"},
 		"no space behind the colon": {"", blocks("event:status\ndata:{\"status\":\"pending\"}\nid:1"), "block"},
 		"unknown type":              {"", blocks(strings.Replace(pending, "event: status", "event: state", 1)), "'state'"},
 		"unknown status":            {"", blocks(strings.Replace(pending, "pending", "queued", 1)), "status"},
@@ -51,8 +51,8 @@ func TestStreams(t *testing.T) {
 		"complete without a time":   {"?lastEventId=4", blocks(strings.Replace(complete, `,"executionTimeMs":5`, "", 1)), "executionTimeMs"},
 		"complete that is not":      {"?lastEventId=4", blocks(strings.Replace(complete, "completed", "running", 1)), "status"},
 		"another status at the end": {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "the status in complete is failed"},
-		"two ends":                  {"?lastEventId=3", blocks(done, "event: status\ndata: {\"status\":\"failed\"}\nid: 5"), "changes from completed to failed"},
-		"something follows":         {"?lastEventId=4", blocks(complete, "event: output\ndata: {\"content\":\"x\"}\nid: 6"), "follows complete"},
+		"two ends":                  {"?lastEventId=3", blocks(done, "event: status\ndata: {\"status\":\"failed\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 5"), "changes from completed to failed"},
+		"something follows":         {"?lastEventId=4", blocks(complete, "event: output\ndata: {\"content\":\"x\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 6"), "follows complete"},
 		"cut inside a block":        {"", blocks(pending) + "event: sta", "inside a block"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestStreams(t *testing.T) {
 func TestHeaderTakesPrecedenceOverQuery(t *testing.T) {
 	t.Parallel()
 	answer := good(t, 200, "text/event-stream", "")
-	answer.body = blocks("event: output\ndata: {\"content\":\"x\"}\nid: 8")
+	answer.body = blocks("event: output\ndata: {\"content\":\"x\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 8")
 	got := send(t, answer, "GET", run+"/events?lastEventId=2", "", func(r *http.Request) *http.Request {
 		r.Header.Set("Last-Event-ID", "7")
 		return r
@@ -88,14 +88,14 @@ func TestStreamIsNotReadAhead(t *testing.T) {
 	answer := good(t, 200, "text/event-stream", "")
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer.ServeHTTP(w, r)
-		_, _ = io.WriteString(w, blocks("event: status\ndata: {\"status\":\"pending\"}\nid: 1"))
+		_, _ = io.WriteString(w, blocks("event: status\ndata: {\"status\":\"pending\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 1"))
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-received:
 		case <-r.Context().Done():
 			return
 		}
-		_, _ = io.WriteString(w, blocks("event: status\ndata: {\"status\":\"running\"}\nid: 3"))
+		_, _ = io.WriteString(w, blocks("event: status\ndata: {\"status\":\"running\",\"timestamp\":\"2026-01-02T15:04:05.000Z\"}\nid: 3"))
 	}))
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL+run+"/events", nil)
 	req.Header.Set("Authorization", "Bearer "+token)

@@ -3,6 +3,7 @@ package apitest
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -170,6 +171,14 @@ func (w *walk) addQuery(s *draft, p *openapi3.Parameter, valid bool) {
 	s.query = append(s.query, url.QueryEscape(name)+"="+url.QueryEscape(value))
 }
 
+// tooMany returns the least limit that is greater than the maximum.
+func tooMany(limit *openapi3.Schema) string {
+	if limit.Max == nil {
+		return "101"
+	}
+	return strconv.Itoa(int(*limit.Max) + 1)
+}
+
 // queryValue returns a random value of a parameter. hostile is true if the document may
 // not allow the value. certainly is true if the server must refuse the value.
 func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value string, hostile, certainly bool) {
@@ -177,13 +186,17 @@ func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value
 	bad := !valid && w.chance(60)
 	switch {
 	case p.Name == "limit" && bad:
-		return next(w, "limit", "0", "-1", "101", "1e9", "NaN", "+Inf", "-99999999999999999999", "18446744073709551617", "1.5", "ten", "１０", "0x10", "\x00"), true, true
+		return next(w, "limit", "0", "-1", tooMany(schema), "1e9", "NaN", "+Inf", "-99999999999999999999", "18446744073709551617", "1.5", "ten", "１０", "0x10", "\x00"), true, true
 	case p.Name == "limit":
 		return one(w.rng, "1", "2", "20", "100"), false, false
 	case p.Name == "cursor" && bad:
 		return next(w, "cursor", "x", "AAAA", "eyJhIjoxfQ", "\x00", "../../..", "💩", strings.Repeat("A", 9000), "1", "null"), true, true
 	case p.Name == "cursor":
 		return w.pool.cursor(path, w.rng), true, false // the cursor may belong to a list with other filters
+	case p.Name == "status" && bad:
+		return next(w, "status", "bogus", "PENDING", "pending,", "pending,bogus", ",", "\x00", "💩"), true, true
+	case p.Name == "status":
+		return one(w.rng, "pending", "running", "completed,failed", "cancelled,timeout,pending"), false, false
 	case len(schema.Enum) > 0 && bad:
 		return next(w, "enum", "bogus", "PENDING", "pending,failed", "\x00", "💩"), true, true
 	case len(schema.Enum) > 0:
