@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/spelling"
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
@@ -57,4 +59,16 @@ func hasMediaType(h http.Header, want string) bool {
 // decodeJSON decodes a body that readJSON returned. Unknown members are ignored.
 func decodeJSON(raw []byte, target any) error {
 	return strictjson.Decode("body", raw, target, strictjson.Options{})
+}
+
+// decodeLimited decodes like decodeJSON a body with limits of access, such as the hosts of
+// a secret. It refuses members that are most likely misspelled: if 'host' was ignored, the
+// secret would have no limit.
+func decodeLimited(raw []byte, target any, members ...string) error {
+	return strictjson.Decode("body", raw, target, strictjson.Options{Unsupported: func(path string, _ json.RawMessage) *stint.Error {
+		if hint := spelling.Hint(path, members); hint != "" {
+			return stint.InvalidParam(path, "Unknown member '%s'.%s", path, hint)
+		}
+		return nil
+	}})
 }
