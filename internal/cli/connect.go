@@ -47,6 +47,9 @@ func (a *app) account() (account, error) {
 	}
 	address = strings.TrimRight(address, "/")
 	if token := strings.TrimSpace(a.getenv("STINT_TOKEN")); token != "" && a.context == "" {
+		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return account{}, errors.New("STINT_TOKEN is not a token, because it contains spaces, line breaks, or other special characters: use the output of 'stint auth token' or 'stint token create'")
+		}
 		return account{credentials: credentials{URL: cmp.Or(address, found.URL, defaultURL), Token: token}}, nil
 	}
 	if address == "" || address == found.URL {

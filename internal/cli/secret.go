@@ -108,7 +108,10 @@ func (a *app) setSecret(ctx context.Context, name string, n stint.NewSecret) err
 	if err != nil {
 		return err
 	}
-	return a.printResult(kept, "%s is stored.", kept.Name)
+	if len(kept.Hosts) > 0 {
+		return a.printResult(kept, "%s is stored. Only %s can receive it, and no agent can read it.", kept.Name, strings.Join(kept.Hosts, ", "))
+	}
+	return a.printResult(kept, "%s is stored. Agents that name it can read it; limit it to hosts with --hosts.", kept.Name)
 }
 
 func (a *app) secretList() *cobra.Command {
