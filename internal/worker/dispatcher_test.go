@@ -18,6 +18,7 @@ type hookedDispatcher struct {
 	lease    time.Duration // duration of the lease; 0 means the duration of the wrapped dispatcher
 	onAppend func(store.Batch) error
 	onFinish func(store.Outcome) error
+	onAttach func() error // called before AddCheckpoint
 	onRenew  func() error // called instead of Renew of the wrapped dispatcher
 	stuck    func() bool  // while stuck returns true, Append and Finish block
 }
@@ -68,6 +69,15 @@ func (d *hookedDispatcher) Finish(ctx context.Context, at store.Position, o stor
 		}
 	}
 	return d.Dispatcher.Finish(ctx, at, o)
+}
+
+func (d *hookedDispatcher) AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error {
+	if d.onAttach != nil {
+		if err := d.onAttach(); err != nil {
+			return err
+		}
+	}
+	return d.Dispatcher.AddCheckpoint(ctx, at, v, c)
 }
 
 func (d *hookedDispatcher) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {

@@ -116,14 +116,14 @@ func (w *Worker) storeRun(ctx context.Context, l leftRun) {
 	id := l.record.Position.RunID
 	for i := 0; ; i++ {
 		err := w.shared.Salvage(ctx, l.dir, &l.record)
-		user, bad := errors.AsType[*stint.Error](err)
+		user, refused := errors.AsType[*stint.Error](err)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 		case run.IsFenced(err):
 			w.c.Logger.Info("the files of a run are not stored, because it went on or was removed", "run", id)
-		case bad:
+		case refused && user.Kind != stint.KindUnavailable:
 			w.shared.ReportLost(ctx, id, user.Message)
 		case i < len(storePauses):
 			w.c.Logger.Warn("the files of a run are not stored; trying again", "run", id, "error", err)

@@ -109,3 +109,27 @@ func TestLostRunIsStored(t *testing.T) {
 		})
 	}
 }
+
+// TestLostRunIsStoredAfterTemporaryFault checks that the state of a lost run is not removed
+// because it could not be stored for the moment, for example on a full disk.
+func TestLostRunIsStoredAfterTemporaryFault(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int64
+	d := &hookedDispatcher{onAttach: func() error {
+		if tries.Add(1) == 1 {
+			return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The disk is full."}
+		}
+		return nil
+	}}
+	p := &scriptedFramework{verdict: framework.Verdict{Completed: true}}
+	written := make(chan struct{})
+	script := leavingScript(p, written, make(chan string, 1))
+	w := newWorld(t, script, withFramework(p), func(c *worker.Config) { c.Drain = time.Millisecond })
+	w.agent(acpAgent)
+	lost := w.create(stint.NewRun{Agent: "agent"})
+	<-written
+	w.stop()
+	w.startWorker(script, w.dir, withDispatcher(d), withFramework(p))
+	w.ended(lost.ID)
+	w.until("the lost run has a checkpoint", func() bool { return w.ended(lost.ID).CheckpointID != nil })
+}
