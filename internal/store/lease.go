@@ -26,9 +26,10 @@ type Workers interface {
 	// workers without a lease. If the Retries of a running run allow another
 	// attempt after worker_lost, the run becomes pending again, as after a Finish.
 	// Otherwise it ends as failed with worker_lost, with the same events as a Finish.
-	// Cancelled runs release their mounts. The row of a worker is removed when
-	// the worker has no runs left. At most n running runs are handled; Reap
-	// returns their IDs.
+	// Cancelled runs release their mounts, and a run whose worker stopped it without
+	// saving a state gets the AttemptState as its checkpoint. The row of a worker is
+	// removed when the worker has no runs left. At most n running runs are handled;
+	// Reap returns their IDs.
 	Reap(ctx context.Context, at stint.Time, n int) ([]string, error)
 	// EndWorker ends the lease of a worker at once. From then on the worker
 	// cannot claim, append, or finish, and the next Reap handles its runs.

@@ -81,9 +81,10 @@ type Runs interface {
 	// If the run was taken from the worker and is queued again, the state becomes that
 	// of the epoch's attempt; see AttemptState.
 	//
-	// Besides ChangeMetadata, AddCheckpoint is the only change of an ended run, and
-	// it adds no event: the complete event of such a run does not have the checkpoint
-	// and its version. Readers may rely on this: after the terminal event, the journal
+	// Besides ChangeMetadata, AddCheckpoint and Reap are the only changes of an ended
+	// run: if the worker of a cancelled run saves no state, Reap attaches that of an
+	// earlier attempt. They add no event: the complete event of such a run does not have
+	// the checkpoint and its version. Readers may rely on this: after the terminal event, the journal
 	// is final, and so is every field of the run but Metadata, CheckpointID, ArtifactName,
 	// and ArtifactVersion. The last three change at most once, together (without
 	// the artifact if v is nil). A reader that needs them must read the run

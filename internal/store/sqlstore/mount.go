@@ -73,11 +73,26 @@ func (s *Store) releaseAbandoned(ctx context.Context) error {
 		return s.Wrap("finding abandoned runs", err)
 	}
 	_, err = s.each(ctx, ids, "releasing the mounts of a cancelled run", func(ctx context.Context, q Querier, id string) (bool, error) {
-		r, err := s.lockRun(ctx, q, id)
-		if err != nil {
-			return false, err
-		}
-		return true, run(ctx, q, endLeaving(&r)...)
+		return true, s.abandon(ctx, q, id)
 	})
 	return err
+}
+
+// abandon releases the mounts of a cancelled run. If its worker has stopped it without
+// saving a state, the run adopts that of an earlier attempt. If the worker has lost its
+// lease, its next start may still save the state.
+func (s *Store) abandon(ctx context.Context, q Querier, id string) error {
+	var stopped bool
+	r, err := s.lockRun(ctx, q, id, exists(&stopped, `select 1 from leaving where run_id = $1 and worker_id = ''`, id))
+	if err != nil {
+		return err
+	}
+	steps := endLeaving(&r)
+	if stopped && r.CheckpointID == nil && r.Epoch > 1 {
+		if err := s.adoptState(ctx, q, &r); err != nil {
+			return err
+		}
+		steps = append(steps, saveEnd(&r))
+	}
+	return run(ctx, q, steps...)
 }

@@ -344,6 +344,26 @@ var attemptCases = []testCase{
 			w.diff(name+": checkpoint of the session", &o.Checkpoint.ID, session.CheckpointID)
 		}
 	}},
+	{"a cancelled retry adopts the state of an earlier attempt if its worker saves none", func(w *world) {
+		for name, stops := range map[string]bool{"the worker stops the run": true, "the worker is lost": false} {
+			c := w.home.start(retries(1, stint.ReasonExitCode))
+			o := w.outcome(stint.Failed, w.home.checkpoint(c.Run))
+			w.finish(c.Position, o)
+			second := w.claimOne(w.worker())
+			w.cancel(w.home.org, c.Run.ID)
+			want := (*string)(nil)
+			if stops {
+				const ttl = 50 * time.Millisecond // the claim is older, so the worker no longer holds the run
+				w.waitFor(ttl)
+				_, err := w.s.Renew(w.ctx, second.Run.WorkerID, nil, ttl)
+				w.must(err, "Renew")
+				w.reap()
+				want = &o.Checkpoint.ID
+			}
+			w.lose(second.Run.WorkerID)
+			w.diff(name, want, w.home.run(c.Run.ID).CheckpointID)
+		}
+	}},
 	{"AddCheckpoint gives the state of a lost attempt to the next one", func(w *world) {
 		c := w.home.start(retries(2, stint.ReasonExitCode))
 		o := w.outcome(stint.Failed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
