@@ -104,8 +104,8 @@ type Output struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
-// Placement contains the labels of the worker that a run needs. Workers have no
-// labels yet, so a run that needs labels fails.
+// Placement contains the labels that the worker of a run must have. A run waits until such
+// a worker is connected.
 type Placement struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }

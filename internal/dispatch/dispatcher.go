@@ -29,8 +29,8 @@ type Dispatcher interface {
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
 	// Append appends to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
-	// Sample stores metrics of a run, and with the first sample of an attempt, where the
-	// attempt executes.
+	// Sample stores metrics of a run. If place is not nil, it also records where the
+	// attempt executes and what the run has used; see store.Runs.AddMetrics.
 	Sample(ctx context.Context, runID string, samples []stint.MetricsSample, place *store.Place) error
 	// AddCheckpoint attaches a checkpoint to a run that has already ended, for
 	// example because it was cancelled; see store.Runs.AddCheckpoint.

@@ -178,7 +178,7 @@ func checkFinished(ctx context.Context, q Querier, at store.Position, token stri
 	_, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = 0 and token = $3 and token <> ''`, at.RunID, at.After+1, token)
 	if errors.Is(err, store.ErrNotFound) {
-		return checkAttempt(ctx, q, at, token) // the run was ended after the attempt, before the next one
+		return errSlotTaken
 	}
 	return err
 }

@@ -21,7 +21,7 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 		if place != nil {
 			steps = append(steps, step(`update runs set isolation = $3, image_digest = $4, usage = coalesce($5, usage)
 				where id = $1 and epoch = $2 and status = 'running'`,
-				runID, place.Epoch, place.Isolation, emptyAsNil(place.ImageDigest), raw(place.Usage)))
+				runID, place.Epoch, place.Isolation, emptyOrNil(place.ImageDigest), raw(place.Usage)))
 		}
 		for _, m := range samples {
 			steps = append(steps, step(`insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)
@@ -32,13 +32,6 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 		}
 		return run(ctx, q, steps...)
 	})
-}
-
-func emptyAsNil(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // Metrics returns the samples of a run, oldest first.

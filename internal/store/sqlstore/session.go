@@ -36,9 +36,9 @@ func enterSession(n store.NewRun) Step {
 }
 
 // readyNext returns a step that makes the oldest unfinished run of a session ready,
-// unless it is paused before a retry or an unfinished run of the session already is ready. If it makes a run ready, it sets
-// *next to the run's ID and *found to true. The transaction must have locked the
-// session.
+// unless that run is paused before a retry, or an unfinished run of the session is ready
+// already. If it makes a run ready, it sets *next to the run's ID and *found to true. The
+// transaction must have locked the session.
 func readyNext(session string, next *string, found *bool) Step {
 	return into(next, found, value[string], `update runs set ready = 1
 		where ready = 0 and status = 'pending' and retry_at is null and id = (

@@ -52,8 +52,8 @@ func raw(j json.RawMessage) any {
 	return string(j)
 }
 
-// asJSON returns the column value of a map or slice: its JSON text, or null if v
-// is nil.
+// asJSON returns the column value of a map, a slice, or a pointer: its JSON text, or null
+// if v is nil.
 func asJSON(v any) any {
 	if reflect.ValueOf(v).IsNil() {
 		return nil
