@@ -41,7 +41,7 @@ func New(s store.Journal, bus notify.Bus, crossProcess bool) *Feed {
 // they need not query the database. The Seq of each event must be set.
 func (f *Feed) Committed(runID string, events []stint.Event) {
 	if t := f.topic(runID); t != nil {
-		t.push(events)
+		t.push(events, false)
 	}
 	if f.crossProcess {
 		f.bus.Publish(notify.TopicRun(runID))

@@ -30,6 +30,7 @@ type Follower struct {
 	runID    string
 	topic    *topic
 	position int64
+	prior    moment  // of the last event that the reader read from the journal for itself
 	buffer   *[]byte // holds the last returned frames; nil if they were not copied
 	silence  time.Duration
 	timer    *time.Timer
@@ -153,7 +154,7 @@ func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 	if next != r.position+1 { // the ring's end is unknown or before the reader's position
 		frames, done, err := r.readOwn(ctx)
 		if frames == nil && err == nil {
-			t.caughtUp(r.position, gen)
+			t.caughtUp(r.position, r.prior, gen)
 		}
 		return frames, done, err
 	}
@@ -162,9 +163,9 @@ func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 		return nil, false, err
 	}
 	if len(events) == 0 {
-		t.caughtUp(r.position, gen)
+		t.caughtUp(r.position, r.prior, gen)
 	} else {
-		t.push(events)
+		t.push(events, true)
 	}
 	return nil, false, nil
 }
@@ -202,7 +203,7 @@ func (r *Follower) encodeAll(events []stint.Event) (frames []byte, done bool) {
 			break
 		}
 		b = AppendFrame(b, e)
-		r.position, done = e.Seq, e.Type == stint.EventComplete
+		r.position, r.prior, done = e.Seq, moment{e.At, true}, e.Type == stint.EventComplete
 	}
 	*r.buffer = b
 	return b, done

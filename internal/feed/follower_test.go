@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -96,6 +97,32 @@ func TestReadersReceiveSameStream(t *testing.T) {
 	}
 	if got := readAll(ctx, t, f, 0); !bytes.Equal(want, got) {
 		t.Error("the replay differs from the live stream")
+	}
+}
+
+// TestLiveTimesAreStoredTimes checks that a live stream has the times of the journal, also
+// if the writer's clock was behind that of an earlier writer.
+func TestLiveTimesAreStoredTimes(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int64{0, 1} { // the second reader has not read the event before the live ones
+		synctest.Test(t, func(t *testing.T) {
+			m := &memory{}
+			f := feed.New(m, inproc.New(), false)
+			at := func(ms int, e stint.Event) stint.Event {
+				e.At = stint.TimeOf(epoch.Add(time.Duration(ms) * time.Millisecond))
+				return e
+			}
+			m.add(at(50, event(0)))
+			got := make(chan []byte, 1)
+			go func() { got <- readAll(t.Context(), t, f, after) }()
+			for _, e := range []stint.Event{at(20, event(1)), at(60, event(2)), at(55, event(3)), at(10, complete())} {
+				synctest.Wait() // the reader waits for events
+				f.Committed("run_x", []stint.Event{m.add(e)})
+			}
+			if want, got := whole(m), <-got; !bytes.HasSuffix(want, got) || bytes.Count(got, []byte("\nid: ")) != len(m.events)-int(after) {
+				t.Errorf("after %d, the live stream is\n%s\nand the journal\n%s", after, got, want)
+			}
+		})
 	}
 }
 

@@ -20,11 +20,17 @@ type memory struct {
 	logEvents int // events returned by LogSources
 }
 
+// add appends an event to the journal and returns it with its number. As in a store, the
+// times in the journal never decrease; the returned event has the given time.
 func (m *memory) add(e stint.Event) stint.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.Seq = int64(len(m.events) + 1)
-	m.events = append(m.events, e)
+	stored := e
+	if n := len(m.events); n > 0 && e.At.Before(m.events[n-1].At.Time) {
+		stored.At = m.events[n-1].At
+	}
+	m.events = append(m.events, stored)
 	return e
 }
 

@@ -38,6 +38,7 @@ type topic struct {
 	size  int           // bytes of the frames in the ring
 	first int64         // Seq of the oldest frame in the ring
 	next  int64         // Seq after the newest frame; 0 if unknown
+	prior moment        // of the event before next
 	stale bool          // the journal may have newer events than the ring
 	gen   uint64        // incremented by broadcast
 	wake  chan struct{} // closed and replaced by broadcast
@@ -92,25 +93,40 @@ func (t *topic) broadcast() {
 	t.wake = make(chan struct{})
 }
 
+// moment is the time of an event.
+type moment struct {
+	stint.Time
+	known bool
+}
+
 // push adds committed events to the ring and wakes the readers. It ignores events
 // that are not newer than the ring. If events are missing in between, or the ring's end
 // is unknown, push marks the topic stale, so that readers read the journal.
-func (t *topic) push(events []stint.Event) {
+//
+// The times in a journal never decrease: an event with a time before that of the
+// preceding event is stored with the latter. So push replaces such times, too, and an
+// event whose predecessor has an unknown time is left to the readers of the journal.
+// stored is set if the events were read from the journal.
+func (t *topic) push(events []stint.Event, stored bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.add(events)
+	t.add(events, stored)
 	t.broadcast()
 }
 
-func (t *topic) add(events []stint.Event) {
+func (t *topic) add(events []stint.Event, stored bool) {
 	t.grow(2 * len(events))
 	for i := range events {
-		switch e := &events[i]; {
-		case t.next == 0 || e.Seq > t.next:
+		switch e := events[i]; {
+		case t.next == 0 || e.Seq > t.next || e.Seq == t.next && !stored && !t.prior.known:
 			t.stale = true
 			return
 		case e.Seq == t.next:
-			f := encode(e)
+			if t.prior.known && e.At.Before(t.prior.Time.Time) {
+				e.At = t.prior.Time
+			}
+			t.prior = moment{e.At, true}
+			f := encode(&e)
 			t.size += len(f.bytes)
 			for t.first < t.next && (t.size > maxRingBytes || t.next-t.first == int64(len(t.ring))) {
 				t.dropFirst()
@@ -156,8 +172,9 @@ func (t *topic) grow(n int) {
 }
 
 // caughtUp is called by a reader that found no event after position in the journal.
-// gen is the value of t.gen before the reader read the journal.
-func (t *topic) caughtUp(position int64, gen uint64) {
+// prior is the time of the event at position, and gen is the value of t.gen before the
+// reader read the journal.
+func (t *topic) caughtUp(position int64, prior moment, gen uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gen != gen {
@@ -167,7 +184,7 @@ func (t *topic) caughtUp(position int64, gen uint64) {
 		for t.first < t.next {
 			t.dropFirst()
 		}
-		t.first, t.next = position+1, position+1
+		t.first, t.next, t.prior = position+1, position+1, prior
 	}
 	t.stale = false
 }
