@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/buildinfo"
 )
 
 // defaultURL is the default address of a server.
@@ -125,7 +126,7 @@ const probeLimit = 3 * time.Second
 
 func (a *app) clientFor(address, token string, attempts int) (*client.Client, error) {
 	c, err := client.New(client.Options{
-		URL: address, Token: token, UserAgent: "stint/" + buildVersion(),
+		URL: address, Token: token, UserAgent: "stint/" + buildinfo.Version(),
 		HTTP: &http.Client{Transport: adviser{http.DefaultTransport}}, Attempts: attempts,
 	})
 	if err != nil {

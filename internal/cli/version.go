@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint/internal/buildinfo"
 )
 
 // build describes the build of this program.
@@ -18,13 +20,10 @@ type build struct {
 }
 
 func buildOf() build {
-	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: buildinfo.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -36,8 +35,6 @@ func buildOf() build {
 	}
 	return b
 }
-
-func buildVersion() string { return buildOf().Version }
 
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{

@@ -3,12 +3,12 @@ package mcp
 import (
 	"context"
 	"io"
-	"runtime/debug"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/buildinfo"
 )
 
 const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output returns what the agent wrote, and "result" of the run is its final message. A run stores its files as an artifact: name it with artifactName, and read it with list_artifact_files and read_artifact_file. To continue a conversation, pass the run's sessionId to run_agent.`
@@ -31,19 +31,12 @@ type callerKey struct{}
 // newServer returns a server with all tools. The tools find the caller in the
 // context of the connection or the HTTP request.
 func newServer() *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: version()}, &sdk.ServerOptions{
+	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: buildinfo.Version()}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
 	addRunTools(s)
 	addFileTools(s)
 	return s
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // call is one tool call.

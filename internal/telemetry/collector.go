@@ -29,8 +29,8 @@ func Gauge(name, help string, labels ...string) *prometheus.Desc {
 
 // Collector collects gauges whose values must be read when they are asked for. It calls
 // its source at most once in 5 seconds and for at most 2 seconds, and otherwise reports the
-// previous values. If the source fails, it reports none and counts the failure. It is safe
-// for concurrent use.
+// previous values. If the source fails, it counts the failure and reports the samples that
+// the source returned beside the error. It is safe for concurrent use.
 type Collector struct {
 	gauges []*prometheus.Desc
 	source func(ctx context.Context) ([]Sample, error)

@@ -34,10 +34,15 @@ func (s fileSetAPI) list(r *http.Request, c auth.Caller) (any, error) {
 // empty.
 func (s fileSetAPI) listByName(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.FileSet, error) {
 	found, err := s.a.c.Artifacts.ByName(r.Context(), c.OrgID, s.kind, name)
-	if stint.KindOf(err) == stint.KindNotFound || page.After.ID != "" || !strings.HasPrefix(found.ID, page.IDPrefix) {
+	switch {
+	case stint.KindOf(err) == stint.KindNotFound:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case page.After.ID != "" || !strings.HasPrefix(found.ID, page.IDPrefix):
 		return nil, nil
 	}
-	return []stint.FileSet{found}, err
+	return []stint.FileSet{found}, nil
 }
 
 func (s fileSetAPI) create(p *post) (*response, error) {

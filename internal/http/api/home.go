@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/stint-dev/stint"
 	spec "github.com/stint-dev/stint/api"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/buildinfo"
 )
 
 //go:embed home.html
@@ -39,14 +39,10 @@ func (a *api) home(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error
 	if accept := r.Header["Accept"]; len(accept) > 0 && quality(accept, "text", "html") < quality(accept, "application", "json") {
 		return errUnknownPath
 	}
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
-	}
 	var page bytes.Buffer
 	if err := homePage.Execute(&page, map[string]any{
 		"Style": template.CSS(homeStyle), //nolint:gosec // a constant
-		"URL":   a.baseURL(r), "Version": version, "Docs": stint.DocsURL,
+		"URL":   a.baseURL(r), "Version": buildinfo.Version(), "Docs": stint.DocsURL,
 	}); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
@@ -75,7 +71,6 @@ func writeText(w http.ResponseWriter, contentType string, text []byte) {
 	if h["Cache-Control"] == nil {
 		h["Cache-Control"] = noStore
 	}
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(http.StatusOK)

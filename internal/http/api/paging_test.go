@@ -250,6 +250,20 @@ func TestIDPrefixes(t *testing.T) {
 	}
 }
 
+// TestListByNameReportsErrors checks that a list with a name and a prefix is not empty
+// because the database failed.
+func TestListByNameReportsErrors(t *testing.T) {
+	w := newWorld(t)
+	path := "/v1/artifacts?name=x&idPrefix=art_"
+	w.diff("without the artifact", 0, len(w.walk(path, 1, "id", func() {}))) // the token is in the cache then
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.do(request{method: "GET", path: path, failing: true}); a.StatusCode < 500 {
+		t.Errorf("the closed database was reported as %d %s", a.StatusCode, a.body)
+	}
+}
+
 func TestQueryParameters(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
