@@ -159,6 +159,7 @@ func TestReferences(t *testing.T) {
 	for text, want := range map[string]string{
 		"${{ vars.X }}${{secrets.Y}}": "", "$${{ foo.X }}": "", "$${{": "", "$${{ vars.X }} ${{ vars.Y }}": "", "${X} {{ y }} $ {{": "",
 		"${{ foo.X }}": "not a reference", "${{}}": "not a reference", "${{ vars.1 }}": "not a reference", "${{ vars. X }}": "not a reference", "${{ X }}": "not a reference",
+		"${{vars.}}": "not a reference", "${{ vars.A.B }}": "not a reference", "${{ vars.A || 1 }}": "not a reference", "${{ vars.É }}": "not a reference",
 		"${{ var.X }}": "Did you mean '${{ vars.X }}'?", "${{ secret.X }}": "Did you mean '${{ secrets.X }}'?", "${{ variables.X }}": "Did you mean '${{ vars.X }}'?",
 		"${{ vars.X": "without '}}'", "${{ vars.X ${{ vars.Y }}": "without '}}'", "a ${{": "without '}}'", "$${{ ${{": "without '}}'",
 	} {

@@ -97,7 +97,10 @@ func TestDownloads(t *testing.T) {
 	if a := get("changed", "GET", "", nil, 403, nil); !strings.Contains(string(a.body), scope) {
 		t.Errorf("a changed link returned %s", a.body)
 	}
+	path = path[:len(path)-4]
+	get("cut", "GET", "-", nil, 403, nil)
 	path = w.link(at + "/download")
+	get("POST", "POST", "-", nil, 405, nil)
 	w.pass(59 * time.Minute)
 	get("before the expiry", "GET", "-", nil, 200, nil)
 	w.pass(time.Minute)
