@@ -12,7 +12,7 @@ type QueuedRun struct {
 	// before a retry.
 	Ready     bool
 	RetryAt   *stint.Time
-	Placement map[string]string // labels that the run's worker must have
+	Placement map[string]string // labels that the run's worker must have; U+0000 and U+0001 are escaped
 	Before    string            // the oldest open run of the session, if the run is not ready
 	Ahead     int               // number of ready runs of the organisation that are claimed earlier
 }

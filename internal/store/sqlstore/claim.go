@@ -125,12 +125,12 @@ func limitOf(n int) int64 {
 	return int64(n)
 }
 
-// labelsOf returns the labels of the worker as a JSON object.
-func labelsOf(c store.ClaimRequest) any {
-	if len(c.Labels) == 0 {
-		return "{}"
+// placementOrNil returns the column value of the labels that a run requires.
+func placementOrNil(labels map[string]string) any {
+	if labels == nil {
+		return nil
 	}
-	return asJSON(c.Labels)
+	return escapedPairs(labels)
 }
 
 // claimFrom claims up to n runs of an organisation and returns their number. It
@@ -176,7 +176,7 @@ func scanCandidate(r Row) (c candidate, err error) {
 
 // candidates returns a step that reads the runs to be claimed next.
 func (c *claimer) candidates(list *[]candidate, org string, n int) Step {
-	statement, args := c.s.d.Counters.Candidates, []any{org, limitOf(c.PerAgent), n, labelsOf(c.ClaimRequest)}
+	statement, args := c.s.d.Counters.Candidates, []any{org, limitOf(c.PerAgent), n, escapedPairs(c.Labels)}
 	if len(c.Without) > 0 {
 		var params []string
 		for _, session := range c.Without {

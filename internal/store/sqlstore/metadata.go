@@ -25,7 +25,7 @@ func (s *Store) filterMetadata(q *query, pairs map[string]string) {
 		found = append(found, s.d.Position+"(metadata, ?) > 0")
 		values = append(values, strings.Trim(encodePairs(map[string]string{key: pairs[key]}), "{}"))
 	}
-	values = append(values, controlEscaper.Replace(encodePairs(pairs)))
+	values = append(values, escapedPairs(pairs))
 	q.and("case when "+strings.Join(found, " and ")+" then "+fmt.Sprintf(s.d.Contains, escapedMetadata, "?")+" else false end", values...)
 }
 
@@ -42,6 +42,14 @@ func encodePairs(pairs map[string]string) string {
 // in the same way as escape, in the text of a JSON object and in that of the column. Two
 // objects are equal if and only if the replaced objects are.
 const escapedMetadata = `replace(replace(metadata, '\u0001', '\u00011'), '\u0000', '\u00010')`
+
+// escapedPairs returns the replaced JSON object of pairs.
+func escapedPairs(pairs map[string]string) string {
+	if pairs == nil {
+		return "{}"
+	}
+	return controlEscaper.Replace(encodePairs(pairs))
+}
 
 var controlEscaper = strings.NewReplacer(`\u0001`, `\u00011`, `\u0000`, `\u00010`)
 

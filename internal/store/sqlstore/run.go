@@ -48,7 +48,7 @@ func insertRun(n store.NewRun) []Step {
 			where true
 			on conflict do nothing`,
 			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), maxRetries(n), micros(n.CreatedAt),
-			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits), asJSON(n.Placement)),
+			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits), placementOrNil(n.Placement)),
 		step(`insert into run_specs (run_id, prompt, spec, sealed, retries) values ($1, $2, $3, $4, $5)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed, asJSON(n.Retries)),
 	}
 }

@@ -34,6 +34,11 @@ var claimCases = []testCase{
 		w.must(err, "CreateRun")
 		w.diff("claims at creation", 0, len(claims))
 		w.diff("later", []string{late.ID}, claim(map[string]string{"zone": "eu"}))
+		unusual := map[string]string{"gpu": "a\x00b\x01"}
+		placed, free = w.home.create(func(r *store.NewRun) { r.Placement = unusual }), w.home.create()
+		w.diff("without an unusual label", []string{free.ID}, claim(nil))
+		w.diff("with a similar label", []string(nil), claim(map[string]string{"gpu": "a\x010b\x01"}))
+		w.diff("with the unusual label", []string{placed.ID}, claim(unusual))
 	}},
 	{"Claim leaves out runs of the given sessions", func(w *world) {
 		first := w.home.start()
