@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -62,11 +63,7 @@ func validate(d *stint.Definition) errorList {
 	errs.add(checkTimeout("timeout", d.Timeout))
 	errs.add(checkLimits("limits", d.Limits))
 	errs.retries(d.Retries)
-	if d.Placement != nil {
-		if _, empty := d.Placement.Labels[""]; empty {
-			errs.invalid("placement.labels.", "The name of a label in 'placement.labels' may not be empty.")
-		}
-	}
+	errs.placement(d.Placement)
 	return errs
 }
 
@@ -110,6 +107,22 @@ func (l *errorList) secrets(d *stint.Definition) {
 			l.invalid(at+".hosts", "'%s.hosts' is empty. List the hosts to which the secret may be sent, or omit 'hosts' if the agent shall read the value.", at)
 		}
 		l.rules(at+".hosts", hosts, true)
+	}
+}
+
+// maxLabels is the maximum size of placement.labels as JSON, in bytes. An index contains
+// them.
+const maxLabels = 2 << 10
+
+func (l *errorList) placement(p *stint.Placement) {
+	if p == nil {
+		return
+	}
+	if _, empty := p.Labels[""]; empty {
+		l.invalid("placement.labels.", "The name of a label in 'placement.labels' may not be empty.")
+	}
+	if text, err := json.Marshal(p.Labels); err != nil || len(text) > maxLabels {
+		l.invalid("placement.labels", "'placement.labels' may have %d bytes at most, as JSON.", maxLabels)
 	}
 }
 
