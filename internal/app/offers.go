@@ -76,12 +76,19 @@ func (o *offers) has(ctx context.Context, offered func(store.Host) bool) (bool, 
 	if known != nil && offered(*known) {
 		return true, nil
 	}
+	ok, err := o.othersHave(ctx, offered)
+	return ok || err == nil && offered(o.inspect(ctx)), err
+}
+
+// othersHave reports whether the worker of another server, seen recently, offers something.
+func (o *offers) othersHave(ctx context.Context, offered func(store.Host) bool) (bool, error) {
 	hosts, err := o.store.Hosts(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read what the workers offer: %w", err)
 	}
-	hosts = slices.DeleteFunc(hosts, func(h store.Host) bool { return h.Name == o.host || h.Unseen > recently })
-	return slices.ContainsFunc(hosts, offered) || offered(o.inspect(ctx)), nil
+	return slices.ContainsFunc(hosts, func(h store.Host) bool {
+		return h.Name != o.host && h.Unseen <= recently && offered(h)
+	}), nil
 }
 
 // check reports the settings of a definition that no worker can serve.
@@ -132,10 +139,10 @@ func (o *offers) checkFramework(ctx context.Context, d *stint.Definition) error 
 
 // checkPlacement returns a warning if no worker has the labels that d requires.
 func (o *offers) checkPlacement(ctx context.Context, d *stint.Definition) ([]stint.Warning, error) {
-	if d.Placement == nil || len(d.Placement.Labels) == 0 {
+	if d.Placement.Fits(o.labels) {
 		return nil, nil
 	}
-	ok, err := o.has(ctx, func(h store.Host) bool { return d.Placement.Fits(h.Labels) })
+	ok, err := o.othersHave(ctx, func(h store.Host) bool { return d.Placement.Fits(h.Labels) })
 	if ok || err != nil {
 		return nil, err
 	}
