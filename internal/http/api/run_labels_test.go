@@ -59,6 +59,8 @@ func TestRunLabelErrors(t *testing.T) {
 		{"with scope read", "PATCH", "/v1/runs/{done}", "reader", nil, `{"metadata":{"k":"v"}}`, 403, []string{scope}, nil},
 		{"of another organisation", "PATCH", "/v1/runs/{done}", "other", nil, `{"metadata":{"k":"v"}}`, 404, []string{notFound, "{done}"}, nil},
 		{"of another organisation, no change", "PATCH", "/v1/runs/{done}", "other", nil, `{}`, 404, []string{notFound, "{done}"}, nil},
+		{"of another organisation, no body", "PATCH", "/v1/runs/{done}", "other", nil, nil, 404, []string{notFound, "{done}"}, nil},
+		{"of another organisation, another member", "PATCH", "/v1/runs/{done}", "other", nil, `{"prompt":"x"}`, 404, []string{notFound, "{done}"}, nil},
 		{"unknown run", "PATCH", "/v1/runs/run_{none}", "", nil, `{"metadata":{"k":"v"}}`, 404, []string{notFound}, nil},
 		{"no body", "PATCH", "/v1/runs/{done}", "", nil, nil, 400, []string{missing}, nil},
 		{"another content type", "PATCH", "/v1/runs/{done}", "", map[string]string{"Content-Type": "text/plain"}, `{}`, 415, []string{media}, nil},

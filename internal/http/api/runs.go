@@ -132,6 +132,9 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 // patchRun changes the metadata of a run, by the rules of a JSON merge patch: a member
 // that is null is removed, and members that the body does not have are kept.
 func (a *api) patchRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
+	if err := a.checkRun(r, *c, r.PathValue("id")); err != nil {
+		return err
+	}
 	raw, err := readJSON(w, r)
 	if err != nil {
 		return err
