@@ -138,10 +138,8 @@ func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *s
 		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,
 		Depth: above.depth, Above: above.sessions, UnnamedSecrets: from.agent.UnnamedSecrets,
 	}
-	for _, name := range definition.SecretNames(d) {
-		if slices.Contains(above.secrets, name) {
-			p.ParentSecrets = append(p.ParentSecrets, name)
-		}
+	if len(above.secrets) > 0 {
+		p.ParentSecrets = slices.DeleteFunc(definition.SecretNames(d), func(name string) bool { return !slices.Contains(above.secrets, name) })
 	}
 	if err := s.checkInputs(ctx, org, n, from.agent.Name, p); err != nil {
 		return nil, err
