@@ -94,7 +94,7 @@ func lastAttempt(w *tenant) {
 }
 
 func startsAgainAfterTimeLimit(w *tenant) {
-	w.agent("slow", object{"timeout": "3s", "retries": object{"max": 1, "on": []string{"time_limit"}, "backoff": object{"initial": "100ms"}}})
+	w.agent("slow", object{"timeout": "10s", "retries": object{"max": 1, "on": []string{"time_limit"}, "backoff": object{"initial": "100ms"}}})
 	r := w.awaitStatus(w.create(object{"agent": "slow", "prompt": "[ -e tried ] && exit 0; touch tried; exec sleep 600"}).ID, stint.Completed)
 	w.equal("attempts", 2, len(r.Attempts))
 	w.equal("reason of the first attempt", stint.ReasonTimeLimit, installation.Value(r.Attempts[0].StatusReason))

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -83,7 +84,15 @@ func TestMetricsOfRuns(t *testing.T) {
 	next, err := c.Runs.Create(t.Context(), stint.NewRun{Agent: "shell", Prompt: "true"}, nil)
 	installation.Check(t, err)
 	waitForOutput(t, c, running.ID)
+	// The worker cleans up after an earlier run has ended, and the number of leases can be
+	// several seconds old.
 	during := scrape(t, h, "")
+	for deadline := time.Now().Add(time.Minute); during["stint_worker_runs"] != 1 || during["stint_worker_leases"] != 1; during = scrape(t, h, "") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the worker executes %v runs with %v leases", during["stint_worker_runs"], during["stint_worker_leases"])
+		}
+		<-time.After(50 * time.Millisecond)
+	}
 	for series, want := range map[string]float64{
 		"stint_runs_created_total":                                           5,
 		`stint_runs_ended_total{reason="none",status="completed"}`:           1,
@@ -99,8 +108,8 @@ func TestMetricsOfRuns(t *testing.T) {
 	if during["stint_journal_events_total"] <= before["stint_journal_events_total"] || during["stint_journal_append_seconds_count"] == 0 {
 		t.Errorf("%v events in %v appends", during["stint_journal_events_total"], during["stint_journal_append_seconds_count"])
 	}
-	if during["stint_worker_runs"] != 1 || during["stint_worker_leases"] != 1 || during["stint_worker_capacity"] < 1 || during["stint_host_healthy"] != 1 {
-		t.Errorf("the worker executes %v runs with %v leases", during["stint_worker_runs"], during["stint_worker_leases"])
+	if during["stint_worker_capacity"] < 1 || during["stint_host_healthy"] != 1 {
+		t.Errorf("the worker has the capacity %v and the health %v", during["stint_worker_capacity"], during["stint_host_healthy"])
 	}
 	for _, id := range []string{next.ID, running.ID} {
 		_, err := c.Runs.Cancel(t.Context(), id)
@@ -178,7 +187,8 @@ func statusCodes() (codes []string) {
 var label = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 
 // TestMetricLabelsAreBounded sends requests and starts runs whose names, methods, and paths
-// differ, and checks that the number of series does not grow with them.
+// differ, and checks that they add no series. It ignores new series without labels: a gauge
+// is missing while it cannot be read.
 func TestMetricLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := installation.New(t)
@@ -204,10 +214,10 @@ func TestMetricLabelsAreBounded(t *testing.T) {
 		use(name)
 	}
 	last := use("echo")
-	if len(last) > len(first) {
-		t.Errorf("%d series became %d", len(first), len(last))
-	}
 	for series := range last {
+		if _, known := first[series]; !known && strings.Contains(series, "{") {
+			t.Errorf("new series %s", series)
+		}
 		for _, pair := range label.FindAllStringSubmatch(series, -1) {
 			values, known := labels[pair[1]]
 			if !known || values != nil && !slices.Contains(values, pair[2]) {
