@@ -29,8 +29,10 @@ renamed files, modes, links and binary files.`,
 	}
 	c.Flags().BoolVarP(&text, "text", "p", false, "show the lines that differ")
 	c.Flags().BoolVar(&patch, "patch", false, "write a patch for 'git apply'")
-	c.MarkFlagsMutuallyExclusive("text", "patch")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		if patch && text {
+			return usage(c, "--patch and --text exclude each other")
+		}
 		if patch && t.a.json {
 			return usage(c, "--patch writes a patch, not JSON. Use --text with --json.")
 		}
