@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -109,7 +108,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 // start creates a run and follows it, or prints its ID if --detach is set.
 func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string) error {
 	var err error
-	if n.Prompt, err = a.prompt(prompt); err != nil {
+	if n.Prompt, err = a.prompt(c.Context(), prompt); err != nil {
 		return err
 	}
 	if err := a.fill(c, f, &n); err != nil {
@@ -179,11 +178,17 @@ func resolveRequest(ctx context.Context, c *client.Client, n *stint.NewRun) (err
 // maxPrompt is the maximum size of a prompt on standard input, in bytes.
 const maxPrompt = 1 << 20
 
-func (a *app) prompt(text string) (string, error) {
+// prompt returns the text of a prompt, which "-" reads from standard input. An interrupt
+// ends the reading.
+func (a *app) prompt(ctx context.Context, text string) (string, error) {
 	if text != "-" {
 		return text, nil
 	}
-	read, err := io.ReadAll(io.LimitReader(a.Stdin, maxPrompt+1))
+	var read []byte
+	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
+		read, err = a.readInput(ctx, maxPrompt+1)
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("read the prompt: %w", err)
 	}

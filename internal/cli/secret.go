@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 
@@ -72,7 +71,7 @@ func (a *app) askSecret(ctx context.Context, name string) (string, error) {
 	if a.IsTerminal(stdin) {
 		return a.readHidden(ctx, "Value of %s (not shown): ", name)
 	}
-	value, err := io.ReadAll(io.LimitReader(a.Stdin, maxSecret+2))
+	value, err := a.readInput(ctx, maxSecret+2)
 	if err != nil {
 		return "", fmt.Errorf("read the value: %w", err)
 	}
@@ -81,22 +80,6 @@ func (a *app) askSecret(ctx context.Context, name string) (string, error) {
 	}
 	text := strings.TrimSuffix(string(value), "\n")
 	return strings.TrimSuffix(text, "\r"), nil
-}
-
-// readHidden prints a question and reads a line from the terminal without showing
-// the line. An interrupt ends the reading.
-func (a *app) readHidden(ctx context.Context, question string, args ...any) (string, error) {
-	fmt.Fprintf(a.Stderr, question, args...)
-	var line []byte
-	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
-		line, err = a.ReadPassword(ctx)
-		return err
-	})
-	fmt.Fprintln(a.Stderr)
-	if err != nil {
-		return "", fmt.Errorf("read from the terminal: %w", err)
-	}
-	return string(line), nil
 }
 
 func (a *app) setSecret(ctx context.Context, name string, n stint.NewSecret) error {

@@ -249,6 +249,22 @@ func TestInterruptEndsHiddenPrompt(t *testing.T) {
 	}
 }
 
+// TestInterruptEndsReading checks that an interrupt ends a command that reads its input.
+func TestInterruptEndsReading(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"run a -", "continue sess_1 -", "secret set K"} {
+		p := startCLI(t, http.NotFoundHandler())
+		p.start(strings.Fields(args)...)
+		if _, err := io.WriteString(p.keys, "x"); err != nil { // returns when the command reads
+			t.Fatal(err)
+		}
+		go func() { p.interrupts <- cli.Stop }()
+		if code := p.exit(t); code != 130 || p.err.String() != "stint: interrupted\n" {
+			t.Errorf("%s: exit code %d:\n%s", args, code, p.err)
+		}
+	}
+}
+
 // TestEmptyListsSaySo checks that an empty list prints a message on standard error only.
 func TestEmptyListsSaySo(t *testing.T) {
 	t.Parallel()
