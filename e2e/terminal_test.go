@@ -95,6 +95,16 @@ func (p *terminal) types(keys string) {
 	}
 }
 
+// shows reports whether the terminal shows the keys that are typed.
+func (p *terminal) shows() bool {
+	p.t.Helper()
+	state, err := unix.IoctlGetTermios(int(p.user.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
+}
+
 // end waits until the program has exited, and returns the error of its exit status.
 func (p *terminal) end() error {
 	for piece := range p.pieces {
@@ -138,12 +148,13 @@ func TestInterruptEndsHiddenPrompt(t *testing.T) {
 	t.Parallel()
 	p := openTerminal(t, []string{"HOME=" + t.TempDir(), "STINT_URL=http://127.0.0.1:9", "STINT_TOKEN=x"}, filepath.Join(bin, "stint"), "secret", "set", "KEY")
 	p.await("Value of KEY (not shown): ")
-	time.Sleep(100 * time.Millisecond) // the prompt comes before the terminal hides input
+	if p.shows() {
+		t.Error("the terminal shows input when the prompt appears")
+	}
 	p.types("\x03")
 	p.await("stint: interrupted")
-	state, err := unix.IoctlGetTermios(int(p.user.Fd()), unix.TCGETS)
-	if err != nil || state.Lflag&unix.ECHO == 0 {
-		t.Errorf("the terminal does not show input: %v", err)
+	if !p.shows() {
+		t.Error("the terminal does not show input after the prompt")
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](p.end()); !ok || exit.ExitCode() != 130 {
 		t.Errorf("the command exited with %v:\n%s", exit, p.shown.String())

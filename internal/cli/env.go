@@ -26,9 +26,10 @@ type Env struct {
 	// IsTerminal reports whether standard input, output, or error (0, 1, 2) is
 	// a terminal.
 	IsTerminal func(fd int) bool
-	// ReadPassword reads a line from the terminal without showing it. When ctx ends,
-	// it restores the terminal and returns the cause.
-	ReadPassword func(ctx context.Context) ([]byte, error)
+	// ReadPassword reads a line from the terminal without showing it. It calls ask
+	// when the terminal hides input. When ctx ends, it restores the terminal and
+	// returns the cause.
+	ReadPassword func(ctx context.Context, ask func()) ([]byte, error)
 	// TerminalSize returns the numbers of columns and lines of the terminal that is
 	// standard output.
 	TerminalSize func() (width, height int)

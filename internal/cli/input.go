@@ -27,10 +27,9 @@ func (a *app) readInput(ctx context.Context, limit int64) ([]byte, error) {
 // readHidden prints a question and reads a line from the terminal without showing
 // the line. An interrupt ends the reading.
 func (a *app) readHidden(ctx context.Context, question string, args ...any) (string, error) {
-	fmt.Fprintf(a.Stderr, question, args...)
 	var line []byte
 	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
-		line, err = a.ReadPassword(ctx)
+		line, err = a.ReadPassword(ctx, func() { fmt.Fprintf(a.Stderr, question, args...) })
 		return err
 	})
 	fmt.Fprintln(a.Stderr)

@@ -91,7 +91,7 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 		IsTerminal: func(fd int) bool {
 			return slices.Contains(terminals, fd)
 		},
-		ReadPassword: func(context.Context) ([]byte, error) { return []byte("typed"), nil },
+		ReadPassword: func(_ context.Context, ask func()) ([]byte, error) { ask(); return []byte("typed"), nil },
 		TerminalSize: func() (int, int) { return 100, 8 },
 		RawTerminal:  func() (func(), error) { return func() {}, nil },
 		Serve:        func(context.Context, config.Config, func(cli.ServerInfo)) error { return nil },

@@ -237,7 +237,8 @@ func TestSecretPromptHidesInput(t *testing.T) {
 func TestInterruptEndsHiddenPrompt(t *testing.T) {
 	t.Parallel()
 	p := startCLI(t, http.NotFoundHandler(), 0, 2)
-	p.env.ReadPassword = func(ctx context.Context) ([]byte, error) {
+	p.env.ReadPassword = func(ctx context.Context, ask func()) ([]byte, error) {
+		ask()
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}

@@ -72,10 +72,10 @@ func rawTerminal() (restore func(), err error) {
 	return func() { _ = term.Restore(fd, before) }, nil // fails only if the terminal was closed
 }
 
-// readPassword reads a line from the terminal without showing it, up to a line end or
-// Ctrl-D. A read from a terminal cannot be interrupted, so the goroutine continues after
+// readPassword hides the input of the terminal, calls ask, and reads a line up to a line
+// end or Ctrl-D. A read from a terminal cannot be interrupted, so the goroutine continues after
 // the end of ctx until the program ends.
-func readPassword(ctx context.Context) ([]byte, error) {
+func readPassword(ctx context.Context, ask func()) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
@@ -87,6 +87,7 @@ func readPassword(ctx context.Context) ([]byte, error) {
 	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &hidden); err != nil {
 		return nil, fmt.Errorf("hide the input of the terminal: %w", err)
 	}
+	ask()
 	var line []byte
 	done := make(chan error, 1)
 	go func() {
