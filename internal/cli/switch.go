@@ -132,8 +132,7 @@ func (a *app) logout(ctx context.Context, stored *contexts, name string) error {
 	if err != nil {
 		return fmt.Errorf("the token was forgotten here but could not be revoked; end %s with 'stint token revoke': %w", login.TokenID, err)
 	}
-	a.note("Logged out of %s; the token was revoked.", login.URL)
-	return nil
+	return a.printResult(map[string]any{"id": login.TokenID, "name": name, "revoked": true}, "Logged out of %s; the token was revoked.", login.URL)
 }
 
 // revoke revokes the token of a login. It returns nil if the token has expired or was
