@@ -40,7 +40,7 @@ func (a *app) showGraph(ctx context.Context, trees *client.FileSets, tree *stint
 		if current {
 			name = a.colour(stdout, green, name+" (current)")
 		}
-		text := fmt.Sprintf("%s %s  %s  %s  %s", line, name, v.CreatedAt, plain(v.CreatedBy), clip(v.Message, 60))
+		text := fmt.Sprintf("%s %s  %s  %s  %s", line, name, v.CreatedAt, plain(v.CreatedBy), plain(clip(v.Message, 60)))
 		if _, err := fmt.Fprintln(a.Stdout, strings.TrimRight(text, " ")+missing); err != nil {
 			return fmt.Errorf("write the graph: %w", err)
 		}

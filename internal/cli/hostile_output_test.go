@@ -26,6 +26,8 @@ func hostileServer(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"id":"run_1","status":"failed","prompt":"p\u001b[2J","sessionId":"sess_1","error":"bad\u001b[2J"}`)
 	case "/v1/artifacts":
 		fmt.Fprint(w, `{"data":[{"id":"art_1","name":"a","currentVersionId":"v1_a"}],"pagination":{"hasMore":false,"nextCursor":null}}`)
+	case "/v1/artifacts/art_1/versions":
+		fmt.Fprint(w, `{"data":[{"id":"v1_a","createdBy":"user:ann","createdAt":"2026-01-02T15:04:05.000Z","message":"x\n● v2 (current)\u001b[2J"}],"pagination":{"hasMore":false,"nextCursor":null}}`)
 	default:
 		fmt.Fprint(w, "file\x1b[2J\n")
 	}
@@ -44,6 +46,7 @@ func TestOutputCannotControlTerminal(t *testing.T) {
 		{"runs events run_1 --raw", true, "a\x1b]0;owned\a \x1b[31mred\x1b[2J\n", "\x1b[31mbad\x1b]52;c;eA==\a\x1b[0m\n"},
 		{"logs run_1", true, log + "x\x1b[31mred^[[2J \n\x1b[0m", ""},
 		{"logs run_1", false, log + "x\x1b[31mred\x1b[2J \n", ""},
+		{"artifact versions a --graph", false, "● v1 (current)  2026-01-02T15:04:05.000Z  user:ann  x ● v2 (current) [2J\n", ""},
 		{"artifact cat a f", true, "file^[[2J\n", ""},
 		{"artifact cat a f", false, "file\x1b[2J\n", ""},
 	} {
