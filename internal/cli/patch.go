@@ -19,22 +19,46 @@ const maxPatchFile = 64 << 20
 // patch prints the differences as a patch for git apply. If under is not empty, it prints
 // only the changes of this file or folder.
 func (d *comparison) patch(ctx context.Context, under string) error {
-	for c, err := range d.trees.Diff(ctx, d.id, d.from, d.to) {
-		if err != nil {
+	changes, err := d.patchChanges(ctx, under)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if err := d.patchOf(ctx, c); err != nil {
 			return err
 		}
-		if under != "" && c.Path != under && !strings.HasPrefix(c.Path, under+"/") {
+	}
+	return nil
+}
+
+// patchChanges returns the changes that a patch contains. It checks them all before the
+// patch begins, because git apply accepts a part of a patch as a whole one.
+func (d *comparison) patchChanges(ctx context.Context, under string) ([]stint.FileChange, error) {
+	var changes []stint.FileChange
+	for c, err := range d.trees.Diff(ctx, d.id, d.from, d.to) {
+		if err != nil {
+			return nil, err
+		}
+		if under != "" && c.Path != under && !strings.HasPrefix(c.Path, under+"/") || isSameForGit(c) {
 			continue
 		}
 		if isGitFolder(c.Path) || c.From != nil && isGitFolder(c.From.Path) {
 			d.a.note("%s is not in the patch, because git does not change its own folder.", plain(c.Path))
 			continue
 		}
-		if err := d.patchOf(ctx, c); err != nil {
-			return err
+		for _, e := range []*stint.FileEntry{c.From, c.To} {
+			if e != nil && e.Size > maxPatchFile {
+				return nil, fmt.Errorf("%s is too large for a patch: it has %s, more than %s. Pull the version instead", plain(e.Path), bytesText(e.Size), bytesText(maxPatchFile))
+			}
 		}
+		changes = append(changes, c)
 	}
-	return nil
+	return changes, nil
+}
+
+// isSameForGit reports whether only permissions or times change that git does not record.
+func isSameForGit(c stint.FileChange) bool {
+	return c.From != nil && c.To != nil && c.From.SHA256 == c.To.SHA256 && c.From.Path == c.To.Path && c.From.Target == c.To.Target && gitMode(c.From) == gitMode(c.To)
 }
 
 // isGitFolder reports whether a path has a folder .git, which git apply refuses.
@@ -43,9 +67,6 @@ func isGitFolder(path string) bool {
 }
 
 func (d *comparison) patchOf(ctx context.Context, c stint.FileChange) error {
-	if c.From != nil && c.To != nil && c.From.SHA256 == c.To.SHA256 && c.From.Path == c.To.Path && c.From.Target == c.To.Target && gitMode(c.From) == gitMode(c.To) {
-		return nil // only permissions or times that git does not record
-	}
 	old, err := d.patchFile(ctx, d.from, c.From)
 	if err != nil {
 		return err
@@ -80,9 +101,6 @@ func (d *comparison) patchFile(ctx context.Context, version string, e *stint.Fil
 	f := &gitpatch.File{Path: e.Path, Mode: gitMode(e), Content: []byte(e.Target)}
 	if e.Kind == "symlink" {
 		return f, nil
-	}
-	if e.Size > maxPatchFile {
-		return nil, fmt.Errorf("%s is too large for a patch: it has %s, more than %s. Pull the version instead", plain(e.Path), bytesText(e.Size), bytesText(maxPatchFile))
 	}
 	in, err := d.trees.ReadFile(ctx, d.id, version, e.Path)
 	if err != nil {

@@ -88,6 +88,29 @@ func TestIfMatchAcceptsVersionForms(t *testing.T) {
 	}
 }
 
+// TestPatchIsCompleteOrEmpty checks that a file that is too large for a patch is reported
+// before a part of the patch, which git would apply, is printed.
+func TestPatchIsCompleteOrEmpty(t *testing.T) {
+	t.Parallel()
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/volumes":
+			fmt.Fprint(w, `{"data":[{"id":"vol_1","name":"v","currentVersionId":"v2_a"}],"pagination":{"hasMore":false,"nextCursor":null}}`)
+		case "/v1/volumes/vol_1/diff":
+			fmt.Fprint(w, `{"data":[
+				{"path":"a","change":"added","to":{"path":"a","kind":"file","mode":"0644","size":2,"sha256":"aa"}},
+				{"path":"b","change":"removed","from":{"path":"b","kind":"file","mode":"0644","size":67108865,"sha256":"bb"}}
+			],"pagination":{"hasMore":false,"nextCursor":null}}`)
+		default:
+			fmt.Fprint(w, "x\n")
+		}
+	}))
+	p.start("volume", "diff", "v", "1", "2", "--patch")
+	if code := p.exit(t); code != 1 || p.out.String() != "" || !strings.HasPrefix(p.err.String(), "stint: b is too large for a patch: it has 64.0 MiB, ") {
+		t.Errorf("exit code %d:\n%s%s", code, p.out, p.err)
+	}
+}
+
 func TestRemoveNeedsVersionAfterAt(t *testing.T) {
 	t.Parallel()
 	p := startCLI(t, http.NotFoundHandler())
