@@ -81,7 +81,7 @@ func (a *app) serveDetached(ctx context.Context, c config.Config, flags map[stri
 		_ = server.Wait() // the log contains the reason of a failure
 		close(ended)
 	}()
-	ready, err := awaitReady(ctx, c.Socket(), server.Process.Pid, ended)
+	ready, err := awaitReady(ctx, c.Socket(), server.Process, ended)
 	a.relay(log, begin, err != nil)
 	if err != nil {
 		return fmt.Errorf("%w; its log is %s", err, log.Name())
@@ -132,10 +132,10 @@ func (a *app) background(log *os.File, flags map[string]string) (*exec.Cmd, erro
 	return server, nil
 }
 
-// awaitReady waits until the server with the given process is ready. ended is closed
-// at the end of the process. If the server does not become ready within startLimit or ctx ends,
+// awaitReady waits until the server of a process is ready. ended is closed at the end of
+// the process. If the server does not become ready within startLimit or ctx ends,
 // awaitReady stops the process and waits for its end.
-func awaitReady(ctx context.Context, socket string, pid int, ended <-chan struct{}) (runningServer, error) {
+func awaitReady(ctx context.Context, socket string, server *os.Process, ended <-chan struct{}) (runningServer, error) {
 	limit := time.After(startLimit)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -145,16 +145,16 @@ func awaitReady(ctx context.Context, socket string, pid int, ended <-chan struct
 		case <-ended:
 			return runningServer{}, errors.New("the server did not start")
 		case <-ctx.Done():
-			endProcess(pid, ended)
+			endProcess(server, ended)
 			return runningServer{}, context.Cause(ctx)
 		case <-limit:
-			endProcess(pid, ended)
+			endProcess(server, ended)
 			return runningServer{}, fmt.Errorf("the server was stopped, because it was not ready within %s (%s)", startLimit, last)
 		case <-tick.C:
 		}
 		found, err := findServer(ctx, socket)
 		switch {
-		case err != nil || found.PID != pid:
+		case err != nil || found.PID != server.Pid:
 		case found.Ready:
 			return found, nil
 		default:
@@ -165,12 +165,12 @@ func awaitReady(ctx context.Context, socket string, pid int, ended <-chan struct
 
 // endProcess ends a server that is starting: with SIGTERM, and with SIGKILL if it does
 // not end within 10 s.
-func endProcess(pid int, ended <-chan struct{}) {
-	_ = syscall.Kill(pid, syscall.SIGTERM) // fails only if the process has ended
+func endProcess(server *os.Process, ended <-chan struct{}) {
+	_ = server.Signal(syscall.SIGTERM) // fails only if the process has ended
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = server.Kill()
 		<-ended
 	}
 }

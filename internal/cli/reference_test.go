@@ -3,7 +3,6 @@ package cli_test
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -70,46 +69,6 @@ func describe(table, sections *strings.Builder, c *cobra.Command) {
 			describe(table, sections, child)
 		}
 	}
-}
-
-// word matches a word of a shell command, in quotes or not.
-var word = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"|<>;&)])+`)
-
-// call matches the program's name at the beginning of a command.
-var call = regexp.MustCompile(`(?:^|[\s(])stint `)
-
-// TestExamples checks that the commands and flags in the examples of the help exist, and
-// that the number of arguments is right.
-func TestExamples(t *testing.T) {
-	t.Parallel()
-	var check func(c *cobra.Command)
-	check = func(c *cobra.Command) {
-		for line := range strings.Lines(c.Example) {
-			command, _, _ := strings.Cut(line, " #")
-			calls := call.FindAllStringIndex(command, -1)
-			if len(calls) == 0 {
-				continue
-			}
-			command = command[calls[len(calls)-1][1]:]
-			if end := strings.IndexAny(command, "|<>;&)\n"); end >= 0 && !strings.ContainsAny(command[:end], `'"`) {
-				command = command[:end]
-			}
-			called, args, err := cli.Root(cli.Env{}).Find(word.FindAllString(command, -1))
-			if err == nil {
-				err = called.ParseFlags(args)
-			}
-			if err == nil && called.Args != nil && !strings.Contains(line, "xargs") {
-				err = called.Args(called, called.Flags().Args())
-			}
-			if err != nil || !called.Runnable() {
-				t.Errorf("an example of %q is wrong: %s: %v", c.CommandPath(), strings.TrimSpace(line), err)
-			}
-		}
-		for _, child := range c.Commands() {
-			check(child)
-		}
-	}
-	check(cli.Root(cli.Env{}))
 }
 
 // prose returns the text of a help as Markdown. Indented lines become code.
