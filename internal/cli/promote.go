@@ -25,12 +25,8 @@ removed, so the previous one can be promoted again.`, t.kind),
 		if err != nil {
 			return err
 		}
-		if ifMatch != "" {
-			v, err := trees.Version(ctx, tree.ID, ifMatch)
-			if err != nil {
-				return err
-			}
-			ifMatch = v.ID
+		if ifMatch, err = t.expected(ctx, trees, tree, ifMatch); err != nil {
+			return err
 		}
 		v, err := trees.Promote(ctx, tree.ID, version, ifMatch)
 		if err != nil {

@@ -152,7 +152,7 @@ func (t volumeCommands) discard(ctx context.Context, trees *client.FileSets, tre
 
 // pushTo stores the folder as a new version of a volume or artifact.
 func (t volumeCommands) pushTo(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, dir string, o pushOptions) (err error) {
-	if o.IfMatch, err = t.expected(ctx, trees, tree, o); err != nil {
+	if o.IfMatch, err = t.expected(ctx, trees, tree, o.IfMatch); err != nil {
 		return err
 	}
 	c, err := t.a.follower()
@@ -194,11 +194,11 @@ func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name
 }
 
 // expected returns the ID of the version in --if-match, which may be a number, or ""
-// without this flag. The server compares only IDs. In a dry run, expected returns a
-// number unchanged.
-func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
-	form := pinned(tree, o.IfMatch)
-	if form == "" || o.dry || strings.Contains(form, "_") {
+// without this flag. The server compares only IDs. If the volume or artifact does not
+// exist, as in a dry run, expected returns a number unchanged.
+func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, ifMatch string) (string, error) {
+	form := pinned(tree, ifMatch)
+	if form == "" || tree.ID == "" || strings.Contains(form, "_") {
 		return form, nil
 	}
 	v, err := trees.Version(ctx, tree.ID, form)
