@@ -35,14 +35,20 @@ type PullResult struct {
 	Written Count // files that were missing or different
 	Fetched int64 // content bytes of fetched chunks
 	Deleted int64 // entries
+	// LeftOut are the links that were not written, because they point out of the folder.
+	LeftOut []Link
 	// Wire is the number of bytes sent and received: compressed chunks, selections,
 	// and the tree.
 	Wire int64
 }
 
+// Link is a symbolic link of a version.
+type Link struct{ Path, Target string }
+
 // Pull writes the contents, modes, times, links, and empty folders of the version to
 // the folder dir and creates dir if it is missing. It never writes outside dir,
-// even if the version or links in dir are malicious. Each file is written under a
+// even if the version or links in dir are malicious, and leaves out links that point
+// out of dir. Each file is written under a
 // temporary name and renamed when it is complete and verified. If a pull fails,
 // another pull continues it. Pull does not sync files to disk.
 func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullResult, err error) {
@@ -155,6 +161,10 @@ func (p *pull) readItems(in io.Reader) error {
 		}
 		if err := checkEntry(e); err != nil {
 			return &permanentError{err}
+		}
+		if leaves(e) {
+			p.done.LeftOut = append(p.done.LeftOut, Link{e.Path, e.Target})
+			continue
 		}
 		i := &item{Entry: e, number: number}
 		number += int64(len(e.Chunks))

@@ -130,13 +130,11 @@ func TestMaliciousVersionsAreRefused(t *testing.T) {
 		return &format.Entry{Path: path, Kind: format.Symlink, Mode: 0o777, Target: target}
 	}
 	for name, tree := range map[string][]*format.Entry{
-		"traversal":     {file("../x")},
-		"absolute":      {file("/x")},
-		"below a link":  {link("a", ".."), file("a/x")},
-		"link outside":  {link("a", "../outside")},
-		"absolute link": {link("a", "/etc/passwd")},
-		"twice":         {file("a"), file("a")},
-		"wrong sum":     {{Path: "a", Kind: format.File, Mode: 0o644, Chunks: []format.Chunk{{Hash: hash, Size: 1}, {Hash: hash, Size: 1}}}},
+		"traversal":    {file("../x")},
+		"absolute":     {file("/x")},
+		"below a link": {link("a", ".."), file("a/x")},
+		"twice":        {file("a"), file("a")},
+		"wrong sum":    {{Path: "a", Kind: format.File, Mode: 0o644, Chunks: []format.Chunk{{Hash: hash, Size: 1}, {Hash: hash, Size: 1}}}},
 	} {
 		m, base := newMemory(t), t.TempDir()
 		to := filepath.Join(base, "to")
@@ -152,6 +150,24 @@ func TestMaliciousVersionsAreRefused(t *testing.T) {
 			if path != "to" && !strings.HasSuffix(path, ".part") {
 				t.Errorf("%s: %s was written", name, path)
 			}
+		}
+	}
+}
+
+// TestLinksOutOfFolderAreLeftOut checks that a version with links out of the folder, such
+// as those of a virtual environment, can be pulled without them.
+func TestLinksOutOfFolderAreLeftOut(t *testing.T) {
+	t.Parallel()
+	m, to := newMemory(t), t.TempDir()
+	link := func(path, target string) *format.Entry {
+		return &format.Entry{Path: path, Kind: format.Symlink, Mode: 0o777, Target: target}
+	}
+	m.tree = treeOf(t, []*format.Entry{link("absolute", "/etc/passwd"), link("inside", "absolute"), link("outside", "../x")})
+	done := pull(t, m, to, transfer.PullOptions{})
+	equal(t, "links that were left out", []transfer.Link{{Path: "absolute", Target: "/etc/passwd"}, {Path: "outside", Target: "../x"}}, done.LeftOut)
+	for path, written := range map[string]bool{"absolute": false, "inside": true, "outside": false} {
+		if _, err := os.Lstat(filepath.Join(to, path)); (err == nil) != written {
+			t.Errorf("%s: %v, want it written: %v", path, err, written)
 		}
 	}
 }

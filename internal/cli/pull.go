@@ -24,8 +24,9 @@ func (t volumeCommands) pull() *cobra.Command {
 		Short: "Write the files of a version into a folder",
 		Long: fmt.Sprintf(`Write the files of a version into DIR, which is created if it does not
 exist. Existing files with the same name are replaced; others stay, unless
---delete is given. Nothing is written outside of DIR. VERSION is an ID or a
-number; the default is the current version.
+--delete is given. Nothing is written outside of DIR, and links that point out
+of it are left out. VERSION is an ID or a number; the default is the current
+version.
 
 Only missing content is downloaded. An interrupted pull can be repeated and
 continues where it stopped. --delete keeps %[1]s files in DIR and the files
@@ -86,10 +87,17 @@ func (t volumeCommands) printPulled(tree *stint.FileSet, version, dir string, p 
 // fetch pulls a version into a directory.
 func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.PullResult, error) {
 	bar := a.progress("pulled")
-	defer bar.done()
-	return transfer.Pull(ctx, transfer.ClientRemote{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
+	done, err := transfer.Pull(ctx, transfer.ClientRemote{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
 		Cache: a.cachePath(c.URL(), id, dir), DryRun: o.dry, Delete: o.delete, Progress: bar, Now: a.Now,
 	})
+	bar.done()
+	if err != nil {
+		return done, err
+	}
+	for _, link := range done.LeftOut {
+		a.note("The link %s is left out: it points out of the folder, to %s.", link.Path, link.Target)
+	}
+	return done, nil
 }
 
 // cachePath returns the path of the cache file for transfers between a directory
