@@ -94,6 +94,9 @@ type Run struct {
 	Metadata    map[string]string `json:"metadata"`
 	ParentRunID *string           `json:"parentRunId"`
 	TraceID     *string           `json:"traceId"`
+	// CreatedBy is "user:" and the user's name, or "run:" and the ID of the run that
+	// started this one. It is nil if an earlier release stored the run.
+	CreatedBy *string `json:"createdBy"`
 	// Attempt is the number of the newest attempt; 0 before the first one. Attempts
 	// lists them, the newest last.
 	Attempt  int       `json:"attempt"`

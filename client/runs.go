@@ -47,6 +47,7 @@ type RunFilter struct {
 	Statuses     []stint.Status // any of them; nil for all
 	AgentID      string
 	SessionID    string
+	CreatedBy    string      // only runs of this creator, as in stint.Run; "me" is the caller
 	Since, Until *stint.Time // limits of createdAt, inclusive; nil for none
 	Metadata     map[string]string
 	IDPrefix     string // only runs with IDs that begin with it
@@ -62,6 +63,7 @@ func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary
 	set(q, "idPrefix", f.IDPrefix)
 	set(q, "agentId", f.AgentID)
 	set(q, "sessionId", f.SessionID)
+	set(q, "createdBy", f.CreatedBy)
 	setTime(q, "since", f.Since)
 	setTime(q, "until", f.Until)
 	for key, value := range f.Metadata {

@@ -38,7 +38,7 @@ var runCases = []testCase{
 // members are the JSON members of the run that a create request returns. A run that is
 // read has the member volumes, too.
 var members = []string{
-	"agentId", "agentName", "artifactName", "artifactVersion", "attempt", "attempts", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
+	"agentId", "agentName", "artifactName", "artifactVersion", "attempt", "attempts", "checkpointId", "completedAt", "createdAt", "createdBy", "error", "executionTimeMs",
 	"exitCode", "id", "imageDigest", "isolation", "metadata", "parentRunId", "prompt", "queue", "result", "sessionId", "startedAt", "status", "statusMessage", "statusReason",
 	"traceId", "usage", "workerId",
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// lastRef is the reference to the newest object of a kind.
+// lastRef is the reference to the user's newest run, to its session or checkpoint, or to
+// the newest object of another kind.
 const lastRef = "@last"
 
 // minPrefix is the minimum number of characters of a shortened ID after its prefix.
@@ -32,7 +33,13 @@ func resolve(ctx context.Context, c *client.Client, prefix, ref string) (string,
 	if stint.IsID(prefix, ref) {
 		return ref, nil
 	}
-	if ref == lastRef {
+	switch {
+	case ref == lastRef && prefix == stint.PrefixRun:
+		run, err := lastRun(ctx, c)
+		return run.ID, err
+	case ref == lastRef && prefix == stint.PrefixSession:
+		return lastSession(ctx, c)
+	case ref == lastRef:
 		ids, err := c.IDs(ctx, prefix, 1)
 		if err == nil && len(ids) == 0 {
 			err = fmt.Errorf("there is no %s yet, so %s is not known", nouns[prefix], lastRef)
@@ -56,6 +63,27 @@ func resolve(ctx context.Context, c *client.Client, prefix, ref string) (string,
 		return "", ambiguous(prefix, ref, ids)
 	}
 	return ids[0], nil
+}
+
+// lastRun returns the user's newest run.
+func lastRun(ctx context.Context, c *client.Client) (stint.RunSummary, error) {
+	for run, err := range c.Runs.List(ctx, client.RunFilter{CreatedBy: "me", PageSize: 1}) {
+		return run, err
+	}
+	return stint.RunSummary{}, fmt.Errorf("you have not created a run yet, so %s is not known", lastRef)
+}
+
+// lastSession returns the ID of the session of the user's newest run.
+func lastSession(ctx context.Context, c *client.Client) (string, error) {
+	last, err := lastRun(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	run, err := c.Runs.Get(ctx, last.ID)
+	if err != nil {
+		return "", err
+	}
+	return run.SessionID, nil
 }
 
 // ambiguous returns the error for a reference that stands for several IDs.

@@ -197,7 +197,7 @@ func (a *app) showRun(run *stint.Run) error {
 		"queue", queueText(run.Queue), "worker", placeText(run), "prompt", clip(run.Prompt, 200), "artifact", artifact, "replaced", headMoveText(run), "volumes", pairsText(run.Volumes, "@"),
 		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
 		"metadata", pairsText(run.Metadata, "="), "usage", usageText(run.Usage),
-		"created", run.CreatedAt.String(), "started", text(run.StartedAt), "completed", text(run.CompletedAt),
+		"created", run.CreatedAt.String(), "created by", deref(run.CreatedBy), "started", text(run.StartedAt), "completed", text(run.CompletedAt),
 	}
 	if err := a.printOne(run, fields...); err != nil || a.json {
 		return err

@@ -159,7 +159,7 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	id := s.c.IDs.New(stint.PrefixRun)
+	id, creator := s.c.IDs.New(stint.PrefixRun), c.Name()
 	sealed, err := s.seal(id, n.Secrets)
 	if err != nil {
 		return store.NewRun{}, err
@@ -173,7 +173,7 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definitio
 			ID: id, AgentID: from.agent.ID, AgentName: from.agent.Name, Status: stint.Pending,
 			Prompt: n.Prompt, CreatedAt: stint.TimeOf(s.c.Now()),
 		},
-		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata),
+		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata), CreatedBy: &creator,
 		Volumes: make(map[string]string, len(p.Volumes)), Attempts: []stint.Attempt{},
 	}
 	if placement := p.Definition.Placement; placement != nil && len(placement.Labels) > 0 {

@@ -165,6 +165,7 @@ type RunFilter struct {
 	SessionID    string
 	Since, Until *stint.Time // of createdAt, inclusive
 	Metadata     map[string]string
+	CreatedBy    string // in the form of stint.Run
 }
 
 // ClaimRequest is a worker's request for runs.

@@ -10,6 +10,9 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"sync"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/stint-dev/stint"
 	spec "github.com/stint-dev/stint/api"
@@ -54,11 +57,19 @@ func (a *api) home(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error
 
 // openAPI serves the description of the API.
 func (a *api) openAPI(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
-	if !notModified(w, r, openAPITag) {
-		writeText(w, "application/yaml", spec.OpenAPI)
+	if notModified(w, r, openAPITag) {
+		return nil
 	}
+	document, err := openAPIJSON()
+	if err != nil {
+		return fmt.Errorf("convert the description of the API: %w", err)
+	}
+	writeText(w, "application/json", document)
 	return nil
 }
+
+// openAPIJSON returns the description of the API as JSON.
+var openAPIJSON = sync.OnceValues(func() ([]byte, error) { return yaml.YAMLToJSON(spec.OpenAPI) })
 
 var openAPITag = func() string {
 	sum := sha256.Sum256(spec.OpenAPI)

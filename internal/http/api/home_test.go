@@ -1,9 +1,9 @@
 package api_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
 	spec "github.com/stint-dev/stint/api"
@@ -29,7 +30,7 @@ func TestHomePage(t *testing.T) {
 		if a.StatusCode != 200 || a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Fatalf("Accept %q: %d %v", accept, a.StatusCode, a.Header)
 		}
-		for _, want := range []string{"<title>Stint</title>", "stint auth login --url https://stint.example.com", `href="/openapi.yaml"`, "version"} {
+		for _, want := range []string{"<title>Stint</title>", "stint auth login --url https://stint.example.com", `href="/v1/openapi.json"`, "version"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page does not contain %q:\n%s", want, page)
 			}
@@ -55,12 +56,23 @@ func TestHomePage(t *testing.T) {
 
 func TestOpenAPI(t *testing.T) {
 	w := newWorld(t)
-	a := w.do(request{method: "GET", path: "/openapi.yaml", token: "-"})
-	if a.StatusCode != 200 || a.Header.Get("Content-Type") != "application/yaml" || !bytes.Equal(a.body, spec.OpenAPI) {
+	a := w.do(request{method: "GET", path: "/v1/openapi.json", token: "-"})
+	if a.StatusCode != 200 || a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("status %d, headers %v, %d bytes", a.StatusCode, a.Header, len(a.body))
 	}
+	served, err := openapi3.NewLoader().LoadFromData(a.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := openapi3.NewLoader().LoadFromData(spec.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(written.Components.Schemas)), slices.Sorted(maps.Keys(served.Components.Schemas))); diff != "" || served.Paths.Len() != written.Paths.Len() {
+		t.Errorf("%d paths, want %d; schemas (-want +got):\n%s", served.Paths.Len(), written.Paths.Len(), diff)
+	}
 	known := map[string]string{"If-None-Match": a.Header.Get("ETag")}
-	if a := w.do(request{method: "GET", path: "/openapi.yaml", token: "-", header: known}); a.StatusCode != 304 {
+	if a := w.do(request{method: "GET", path: "/v1/openapi.json", token: "-", header: known}); a.StatusCode != 304 {
 		t.Errorf("with the ETag: %d", a.StatusCode)
 	}
 }

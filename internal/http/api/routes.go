@@ -129,7 +129,7 @@ func (a *api) publicRoutes() []route {
 	return []route{
 		{"GET", "/v1/downloads/{link}", "", a.serveDownload, false},
 		{"GET", "/{$}", "", a.home, false},
-		{"GET", "/openapi.yaml", "", a.openAPI, false},
+		{"GET", "/v1/openapi.json", "", a.openAPI, false},
 		{"GET", "/healthz", "", a.healthz, false},
 		{"GET", "/readyz", "", a.readyz, false},
 		{"GET", "/metrics", "", a.serveMetrics, false},

@@ -206,6 +206,9 @@ func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 	}
 	f.AgentID = q.id("agentId", stint.PrefixAgent)
 	f.SessionID = q.id("sessionId", stint.PrefixSession)
+	if f.CreatedBy, _ = q.text("createdBy"); f.CreatedBy == "me" {
+		f.CreatedBy = c.Name()
+	}
 	for name := range q.values {
 		if key, ok := strings.CutPrefix(name, "metadata["); ok && strings.HasSuffix(key, "]") {
 			if f.Metadata == nil {
@@ -214,7 +217,7 @@ func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 			f.Metadata[strings.TrimSuffix(key, "]")], _ = q.text(name)
 		}
 	}
-	l := a.listOf(r, c, q, "status", "agentId", "sessionId", "since", "until", "metadata[", "idPrefix").byID(stint.PrefixRun)
+	l := a.listOf(r, c, q, "status", "agentId", "sessionId", "since", "until", "createdBy", "metadata[", "idPrefix").byID(stint.PrefixRun)
 	key := func(s *stint.RunSummary) (stint.Time, string) { return s.CreatedAt, s.ID }
 	return pageByTime(l, key, func(page store.Range) ([]stint.RunSummary, error) {
 		return a.c.Runs.List(r.Context(), c, f, page)

@@ -15,7 +15,7 @@ import (
 const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
 		l.worker_id, l.timeout_us, l.created_at, l.started_at, l.attempt_started_at, l.retry_at, l.completed_at, l.execution_ms, l.spent_ms,
 		l.isolation, l.image_digest, l.reason, l.status_message, l.exit_code,
-		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error, l.head_moved_from,
+		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error, l.head_moved_from, l.created_by,
 		p.prompt, p.spec, p.sealed, p.retries
 	from runs l join run_specs p on p.run_id = l.id`
 
@@ -24,7 +24,7 @@ func scanRun(r Row) (v store.Run, err error) {
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
 		&v.WorkerID, &timeout, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.AttemptStartedAt}, timeOr{&v.RetryAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.SpentMs,
 		&v.Isolation, &v.ImageDigest, &v.StatusReason, freeOr{&v.StatusMessage}, &v.ExitCode,
-		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error}, jsonOf{&v.HeadMovedFrom},
+		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error}, jsonOf{&v.HeadMovedFrom}, freeOr{&v.CreatedBy},
 		freeText{&v.Prompt}, jsonOf{&v.Spec}, &v.Sealed, jsonOf{&v.Retries})
 	v.Timeout = time.Duration(timeout) * time.Microsecond
 	if v.AttemptStartedAt == nil && v.RetryAt == nil {
@@ -41,14 +41,14 @@ func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs
 				(id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id, timeout_us, max_retries, created_at,
-				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata, inherits, placement)
+				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata, inherits, placement, created_by)
 			select $1, $2, $3, $4, $5, $6, 'pending',
 				case when exists (select 1 from runs where session_id = $6 and status in ('pending', 'running')) then 0 else 1 end,
-				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
+				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
 			where true
 			on conflict do nothing`,
 			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), maxRetries(n), micros(n.CreatedAt),
-			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits), placementOrNil(n.Placement)),
+			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata), emptyOrNil(n.Inherits), placementOrNil(n.Placement), textOrNil(n.CreatedBy)),
 		step(`insert into run_specs (run_id, prompt, spec, sealed, retries) values ($1, $2, $3, $4, $5)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed, asJSON(n.Retries)),
 	}
 }
@@ -103,6 +103,9 @@ func (s *Store) filterRuns(q *query, f store.RunFilter) {
 	}
 	if f.SessionID != "" {
 		q.and("session_id = ?", f.SessionID)
+	}
+	if f.CreatedBy != "" {
+		q.and("created_by = ?", f.CreatedBy)
 	}
 	if f.Since != nil {
 		q.and("created_at >= ?", micros(*f.Since))

@@ -40,10 +40,11 @@ func filters(w *world) {
 	at := func(ms int) stint.Time { return later(base, time.Duration(ms)*time.Millisecond) }
 	made := func(ms int) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedAt = at(ms) } }
 	runs := map[string]store.NewRun{}
-	runs["a"] = w.home.create(made(1), metadata("team", "blue"))
+	by := func(who string) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedBy = &who } }
+	runs["a"] = w.home.create(made(1), metadata("team", "blue"), by("user:ada"))
 	running := w.claimOne(w.worker())
 	runs["b"] = w.home.create(made(2), ofAgent(reviewer), metadata("team", "blue", "k", "v' OR 1=1 --"))
-	runs["c"] = w.home.create(made(3), inSession(runs["b"].SessionID), ofAgent(reviewer))
+	runs["c"] = w.home.create(made(3), inSession(runs["b"].SessionID), ofAgent(reviewer), by("user:ada"))
 	runs["d"] = w.home.create(made(4), metadata("team", "red", "a.b", `"q"`))
 	w.cancel(w.home.org, runs["d"].ID)
 	w.diff("running", runs["a"].ID, running.Run.ID)
@@ -68,6 +69,8 @@ func filters(w *world) {
 			Statuses: []stint.Status{stint.Running, stint.Pending}, Metadata: map[string]string{"team": "blue"},
 		}, "ba"},
 		{"agent", store.RunFilter{AgentID: reviewer.ID}, "cb"},
+		{"creator", store.RunFilter{CreatedBy: "user:ada"}, "ca"},
+		{"unknown creator", store.RunFilter{CreatedBy: "user:"}, ""},
 		{"unknown agent", store.RunFilter{AgentID: "ag_none"}, ""},
 		{"session", store.RunFilter{SessionID: runs["b"].SessionID}, "cb"},
 		{"since, inclusive", store.RunFilter{Since: new(at(3))}, "dc"},

@@ -186,7 +186,7 @@ func withAllFields(n *store.NewRun) {
 	n.ParentRunID, n.TraceID = new("run_parent"), new("0af7651916cd43dd8448eb211c80319c")
 	n.ArtifactName, n.ArtifactVersion = new("pages"), new("v1_bbbbbbbbbbbbbbbbbbbb")
 	n.Spec = json.RawMessage(`{"a":[1,2,{"b":null}],"c":"\u00e9"}`)
-	n.Sealed = []byte{0, 1, 2, 255}
+	n.Sealed, n.CreatedBy = []byte{0, 1, 2, 255}, new("user:ünï")
 	n.Priority, n.Timeout = 7, 90*time.Second+500*time.Millisecond
 	n.Retries = &stint.Retries{
 		Max: 3, On: []stint.Reason{stint.ReasonWorkerLost, stint.ReasonExitCode}, From: stint.RetryFromStart,

@@ -26,6 +26,7 @@ var undo = map[int][]string{
 		`alter table runs drop column retry_at`, `alter table runs drop column isolation`, `alter table runs drop column image_digest`,
 	},
 	11: {`drop table hosts`, `drop index runs_claimable`, `alter table runs drop column placement`},
+	12: {`alter table runs drop column created_by`},
 }
 
 // undoFrom returns the statements that undo a migration and all later ones.
