@@ -13,9 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// Parse parses and validates a definition in JSON. The error is a *stint.Error. It
-// lists, with its path, every unknown key and every value of a wrong type or, if there
-// are none, every invalid value.
+// Parse parses and validates a definition in JSON. The error is a *stint.Error. It lists,
+// with their paths, all unknown keys, values of a wrong type, and invalid values.
 func Parse(raw []byte) (*stint.Definition, error) {
 	d, errs := Errors(raw)
 	if err := stint.JoinErrors(errs...); err != nil {

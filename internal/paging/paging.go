@@ -33,12 +33,12 @@ type Signer interface {
 // ErrCursor is returned for a cursor that was not signed for the list.
 var ErrCursor = stint.InvalidParam("cursor", "'cursor' is not a cursor of this list. Send pagination.nextCursor of the previous page with the same filters.")
 
-// ParseLimit parses the maximum number of items of a page. It returns an error if
-// the number is not from 1 to stint.MaxLimit.
-func ParseLimit(s string) (int, error) {
+// ParseLimit parses the maximum number of items in a response. It returns an error if
+// the number is not from 1 to most.
+func ParseLimit(s string, most int) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > stint.MaxLimit || strconv.Itoa(n) != s {
-		return 0, stint.InvalidParam("limit", "'limit' must be a whole number from 1 to %d.", stint.MaxLimit)
+	if err != nil || n < 1 || n > most || strconv.Itoa(n) != s {
+		return 0, stint.InvalidParam("limit", "'limit' must be a whole number from 1 to %d.", most)
 	}
 	return n, nil
 }

@@ -21,7 +21,7 @@ func newList(name string) paging.List {
 func TestParseLimit(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]int{"1": 1, "100": 100, "0": 0, "101": 0, "-1": 0, "01": 0, "+1": 0, "": 0, "ten": 0} {
-		got, err := paging.ParseLimit(s)
+		got, err := paging.ParseLimit(s, stint.MaxLimit)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("ParseLimit(%q) = %d, %v", s, got, err)
 		}

@@ -131,14 +131,17 @@ func (q *query) idPrefix(prefix string) string {
 	return value
 }
 
-// limit returns the maximum number of items on a page: the parameter 'limit', or
-// stint.DefaultLimit if the query does not contain it.
-func (q *query) limit() int {
+// limit returns the maximum number of items on a page.
+func (q *query) limit() int { return q.limitFrom(stint.DefaultLimit, stint.MaxLimit) }
+
+// limitFrom returns the parameter 'limit', at most most, or defaultValue if the query does
+// not contain it.
+func (q *query) limitFrom(defaultValue, most int) int {
 	value, ok := q.text("limit")
 	if !ok {
-		return stint.DefaultLimit
+		return defaultValue
 	}
-	n, err := paging.ParseLimit(value)
+	n, err := paging.ParseLimit(value, most)
 	if err != nil {
 		q.fail(err)
 	}
