@@ -82,8 +82,8 @@ func (a *app) serveDetached(ctx context.Context, c config.Config, flags map[stri
 		close(ended)
 	}()
 	ready, err := awaitReady(ctx, c.Socket(), server.Process, ended)
-	a.relay(log, begin, err != nil)
 	if err != nil {
+		a.relay(log, begin)
 		return fmt.Errorf("%w; its log is %s", err, log.Name())
 	}
 	info := ServerInfo{URL: ready.URL, Socket: c.Socket(), DataDir: c.Data}
@@ -175,17 +175,19 @@ func endProcess(server *os.Process, ended <-chan struct{}) {
 	}
 }
 
-// relay prints the messages for the user in the server's log from the given offset. If
-// the server has failed without such a message, relay prints the last lines.
-func (a *app) relay(log *os.File, from int64, failed bool) {
+// relay prints the errors in the log of a server that has failed, from the given offset,
+// or the last lines if there is no error. This process has printed the warnings itself.
+func (a *app) relay(log *os.File, from int64) {
 	content, err := io.ReadAll(io.NewSectionReader(log, from, 1<<20))
 	if err != nil {
 		return
 	}
 	lines := strings.Split(string(bytes.TrimSpace(content)), "\n")
 	last := lines[max(0, len(lines)-10):]
-	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasPrefix(line, "stint: ") })
-	if len(lines) == 0 && failed {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		return !strings.HasPrefix(line, "stint: ") || strings.HasPrefix(line, "stint: warning: ")
+	})
+	if len(lines) == 0 {
 		lines = last
 	}
 	for _, line := range lines {
