@@ -26,7 +26,7 @@ type Backoff struct {
 // The values of Retries.From: the files from which a retry starts.
 const (
 	RetryFromCheckpoint = "checkpoint" // home and workspace that the failed attempt left
-	RetryFromStart      = "start"      // home and workspace that the run started from
+	RetryFromStart      = "start"      // home and workspace as for the first attempt, with the artifact's current version
 )
 
 // RetryReasons lists the valid values of Retries.On.

@@ -137,14 +137,12 @@ func TestRetryBudget(t *testing.T) {
 	}
 	var attempts atomic.Int64
 	w := newScriptedWorld(t, &scriptedFramework{}, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
-		attempts.Add(1)
 		emit(b.Stdout, framework.Step{Usage: usage(40)})
-		select {
-		case <-time.After(300 * time.Millisecond):
+		if attempts.Add(1) < 3 {
 			return sandbox.Exit{Code: 1}
-		case <-ctx.Done():
-			return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 		}
+		hang(ctx)
+		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
 	w.retrying()
 	run := w.run(`{"framework":"acp","command":["x"],"limits":{"maxTokens":100},"retries":{"max":9,"on":["exit_code"],"backoff":{"initial":"10ms","factor":1}}}`, stint.NewRun{})
@@ -166,16 +164,11 @@ func TestCancelDuringPause(t *testing.T) {
 	w.retrying()
 	w.agent(`{"framework":"shell","retries":{"max":1,"on":["exit_code"],"backoff":{"initial":"1h","max":"1h"}}}`)
 	id := w.create(stint.NewRun{Agent: "agent"}).ID
-	for limit := time.Now().Add(maxWait); ; time.Sleep(5 * time.Millisecond) {
+	w.until("the first attempt has failed", func() bool {
 		r, err := w.runs.Get(t.Context(), w.caller, id)
 		check(t, err)
-		if r.Status == stint.Pending && r.Attempt == 1 {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("the run is %s", r.Status)
-		}
-	}
+		return r.Status == stint.Pending && r.Attempt == 1
+	})
 	_, err := w.runs.Cancel(t.Context(), w.caller, id)
 	check(t, err)
 	r := w.ended(id)
