@@ -34,9 +34,9 @@ type Plan struct {
 	// Above contains the sessions of the ancestors. The ancestors may wait for this
 	// run, so it must not be queued in their sessions.
 	Above []string `json:"above,omitempty"`
-	// ParentSecrets contains the names of those secrets of the definition that the
-	// definition of the run's parent names too. It is set if Depth is not 0.
-	ParentSecrets []string `json:"parentSecrets,omitempty"`
+	// AncestorSecrets contains the names of those secrets of the definition that the
+	// definitions of all ancestors of the run name too. It is set if Depth is not 0.
+	AncestorSecrets []string `json:"ancestorSecrets,omitempty"`
 	// UnnamedSecrets is set if the agent's current version was stored by a release in
 	// which every run received all stored secrets.
 	UnnamedSecrets bool `json:"unnamedSecrets,omitempty"`
@@ -44,13 +44,13 @@ type Plan struct {
 
 // CheckSecret returns an error if a run of the agent with this plan may not use a stored
 // secret: the secret may be for other agents. If another run created the run, its agent
-// may read only secrets that the definition of its parent names too.
+// may read only secrets that the definitions of all its ancestors name too.
 func (s *Plan) CheckSecret(secret *stint.Secret, agent string) *stint.Error {
 	switch {
 	case !secret.IsFor(agent):
 		return stint.InvalidState("The stored secret '%s' is not for the agent '%s'. An administrator can add it with 'stint secret set %s --agents'.", secret.Name, agent, secret.Name)
-	case s.Depth > 0 && len(secret.Hosts) == 0 && ReadsSecret(&s.Definition, secret.Name) && !slices.Contains(s.ParentSecrets, secret.Name):
-		return stint.InvalidState("A run that an agent starts receives the stored secret '%s' only if the definition of the starting agent names it too. Add it there, or store the secret with hosts.", secret.Name)
+	case s.Depth > 0 && len(secret.Hosts) == 0 && ReadsSecret(&s.Definition, secret.Name) && !slices.Contains(s.AncestorSecrets, secret.Name):
+		return stint.InvalidState("A run that an agent starts receives the stored secret '%s' only if the definitions of all agents that led to it name it too. Add it there, or store the secret with hosts.", secret.Name)
 	}
 	return nil
 }

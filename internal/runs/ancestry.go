@@ -17,7 +17,7 @@ type ancestry struct {
 	parent   *string  // ID of the run that creates the new run through its agent
 	depth    int      // number of ancestors
 	sessions []string // sessions of all ancestors
-	secrets  []string // names of the secrets in the parent's definition
+	secrets  []string // names of the secrets that the definitions of all ancestors name
 }
 
 // checkDepth returns the ancestry of a run that the caller creates. It returns an
@@ -42,5 +42,9 @@ func (s *Service) checkDepth(ctx context.Context, c auth.Caller, n *stint.NewRun
 	if n.CheckpointID == "" && slices.Contains(sessions, n.SessionID) {
 		return ancestry{}, stint.InvalidParam("sessionId", "The session '%s' belongs to this run or to a run that led to it. Runs of a session wait for one another, so the new run would never start. Omit 'sessionId', or resume a checkpoint.", n.SessionID)
 	}
-	return ancestry{&c.RunID, c.Depth + 1, sessions, definition.SecretNames(&plan.Definition)}, nil
+	secrets := plan.AncestorSecrets
+	if plan.Depth == 0 {
+		secrets = definition.SecretNames(&plan.Definition)
+	}
+	return ancestry{&c.RunID, c.Depth + 1, sessions, secrets}, nil
 }

@@ -139,7 +139,7 @@ func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *s
 		Depth: above.depth, Above: above.sessions, UnnamedSecrets: from.agent.UnnamedSecrets,
 	}
 	if len(above.secrets) > 0 {
-		p.ParentSecrets = slices.DeleteFunc(definition.SecretNames(d), func(name string) bool { return !slices.Contains(above.secrets, name) })
+		p.AncestorSecrets = slices.DeleteFunc(definition.SecretNames(d), func(name string) bool { return !slices.Contains(above.secrets, name) })
 	}
 	if err := s.checkInputs(ctx, org, n, from.agent.Name, p); err != nil {
 		return nil, err

@@ -307,3 +307,35 @@ func TestSecretsOfChildRuns(t *testing.T) {
 		t.Errorf("the child received %d secrets, %v", len(a.Stored), a.Err)
 	}
 }
+
+// TestSecretsOfGrandchildRuns checks that an agent cannot read a secret through two other
+// agents: through one that names the secret but cannot read it, or that was given another
+// value.
+func TestSecretsOfGrandchildRuns(t *testing.T) {
+	w := newWorld(t)
+	w.putLimited("KEY", object{})
+	w.pushes("", "bare", object{}, 201, "")
+	w.pushes("", "reader", object{"environment": object{"A": "${{ secrets.KEY }}"}}, 201, "")
+	w.pushes("", "sender", object{"secrets": object{"KEY": hosts("a.test")}}, 201, "")
+	start := func(token, agent string, secrets object) response {
+		t.Helper()
+		return w.do(request{method: "POST", path: "/v1/runs", token: token, body: object{"agent": agent, "prompt": "x", "secrets": secrets}})
+	}
+	for _, c := range []struct {
+		first, second string
+		given         object
+		status        int
+	}{
+		{"bare", "sender", object{}, http.StatusBadRequest},
+		{"bare", "reader", object{"KEY": "another value"}, http.StatusBadRequest},
+		{"sender", "sender", object{}, http.StatusAccepted},
+	} {
+		w.newRun(c.first, "x")
+		if a := start(w.claim().runToken(0), c.second, c.given); a.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s started %s: %d %s", c.first, c.second, a.StatusCode, a.body)
+		}
+		if a := start(w.claim().runToken(1), "reader", object{}); a.StatusCode != c.status {
+			t.Errorf("%s started %s, which started reader: %d %s", c.first, c.second, a.StatusCode, a.body)
+		}
+	}
+}
