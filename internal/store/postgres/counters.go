@@ -52,11 +52,12 @@ var counters = sqlstore.Counters{
 		select $1, agent_id, running, ready, 0 from sums order by agent_id
 		on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
 
-	// Skips locked runs, such as those that are being cancelled.
+	// Skips locked runs, such as those that are being cancelled. A worker without labels
+	// does not decode those of runs.
 	Candidates: `select r.id, r.session_id, coalesce(r.inherits, ''), r.epoch from load a cross join lateral (
 			select l.id, l.priority, l.created_at, l.session_id, l.inherits, l.epoch from runs l
 			where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
-				and (l.placement is null or l.placement::jsonb <@ $4::jsonb)
+				and (l.placement is null or $4::jsonb <> '{}' and l.placement::jsonb <@ $4::jsonb)
 			order by l.priority desc, l.created_at, l.id limit least($3, $2 - a.running) for update skip locked) r
 		where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
 		order by r.priority desc, r.created_at, r.id limit $3`,

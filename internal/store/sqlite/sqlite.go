@@ -107,10 +107,10 @@ var dialect = sqlstore.Dialect{
 		NextOrgs: `select org_id, running, served from load
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
 		// Selects the first run of each agent that is below its limit, and of these
-		// runs the first.
+		// runs the first. A worker without labels does not decode those of runs.
 		Candidates: `select r.id, r.session_id, coalesce(r.inherits, ''), r.epoch from load a join runs r on r.id = (
 				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
-					and (l.placement is null or not exists (select 1 from json_each(l.placement) p
+					and (l.placement is null or $4 <> '{}' and not exists (select 1 from json_each(l.placement) p
 						where not exists (select 1 from json_each($4) w where w.key = p.key and w.value = p.value)))
 				order by l.priority desc, l.created_at, l.id limit 1)
 			where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2

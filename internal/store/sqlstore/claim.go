@@ -127,7 +127,7 @@ func limitOf(n int) int64 {
 
 // placementOrNil returns the column value of the labels that a run requires.
 func placementOrNil(labels map[string]string) any {
-	if labels == nil {
+	if len(labels) == 0 {
 		return nil
 	}
 	return escapedPairs(labels)
