@@ -116,8 +116,10 @@ limit, 130 cancelled.`,
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 			err = cmp.Or(config.CheckFlag(unknown.GetSpecifiedName()), err)
 		}
-		message, _, _ := strings.Cut(err.Error(), ": strconv.") // drop the details of the number parser
-		return usage(c, "%s", message)
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && kinds[invalid.GetFlag().Value.Type()] != "" {
+			return usage(c, "--%s: '%s' is not %s", invalid.GetFlag().Name, invalid.GetValue(), kinds[invalid.GetFlag().Value.Type()])
+		}
+		return usage(c, "%s", err)
 	})
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON, one value per line")
@@ -188,6 +190,11 @@ func names(c *cobra.Command) []string {
 		}
 	}
 	return out
+}
+
+// kinds describes the values of flags by their type.
+var kinds = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "float64": "a number", "duration": "a duration such as 90s or 2h", "bool": "true or false",
 }
 
 // noSubcommand returns an error if there are arguments, because they do not name a
