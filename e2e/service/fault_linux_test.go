@@ -114,3 +114,23 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the earlier content is %q, want %q", got, want)
 	}
 }
+
+// TestFullTemporaryFolder checks that a push fails with a helpful error if the server's
+// disk for temporary files is full.
+func TestFullTemporaryFolder(t *testing.T) {
+	t.Parallel()
+	h := installation.New(t, "--gc-every", "0")
+	h.Start() // removes and creates the folder
+	temporary := filepath.Join(h.Data, "tmp")
+	installation.Check(t, unix.Mount("tmp", temporary, "tmpfs", 0, "size=1m,mode=0700"))
+	t.Cleanup(func() { installation.Check(t, unix.Unmount(temporary, unix.MNT_DETACH)) })
+	c := h.Login(t, "acme")
+	tree, err := c.Volumes.Create(t.Context(), "data")
+	installation.Check(t, err)
+	large := make([]byte, 20_000_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
+	_, _, err = c.Volumes.Push(apitest.AllowFailure(t.Context()), tree.ID, packed(t, map[string]string{"large": string(large)}), &client.PushOptions{ContentType: "application/x-tar"})
+	if err == nil || !strings.Contains(err.Error(), "The disk for temporary files is full.") {
+		t.Errorf("a push that does not fit returned %v", err)
+	}
+}

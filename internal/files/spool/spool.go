@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
+
+	"github.com/stint-dev/stint"
 )
 
 // Spool holds bytes that are appended and read back: the last ones in memory, the
@@ -51,7 +54,7 @@ func (s *Spool) spill(b []byte) error {
 	if s.f == nil {
 		f, err := os.CreateTemp(s.dir, "stint-content-*")
 		if err != nil {
-			return fmt.Errorf("creating a temporary file: %w", err)
+			return fmt.Errorf("creating a temporary file: %w", userError(err))
 		}
 		s.f = f
 		if err := os.Remove(f.Name()); err != nil {
@@ -59,10 +62,22 @@ func (s *Spool) spill(b []byte) error {
 		}
 	}
 	if _, err := s.f.WriteAt(b, s.size); err != nil {
-		return fmt.Errorf("writing a temporary file: %w", err)
+		return fmt.Errorf("writing a temporary file: %w", userError(err))
 	}
 	s.size += int64(len(b))
 	return nil
+}
+
+// userError returns an error with a message for the user if the disk is full, and
+// otherwise err.
+func userError(err error) error {
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return &stint.Error{
+		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
+		Message: "The disk for temporary files is full. Try again after the operator has freed space.",
+	}
 }
 
 // ReadAt implements io.ReaderAt.
