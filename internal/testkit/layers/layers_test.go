@@ -16,7 +16,7 @@ const module = "github.com/stint-dev/stint"
 // folders in its layer. The empty name stands for the root package.
 var layers = [][]string{
 	{""},
-	{"internal/privatefile", "internal/spelling"},
+	{"internal/privatefile", "internal/spelling", "internal/buildinfo"},
 	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/plainjson", "internal/jobs", "internal/localdir", "internal/lru", "internal/masking", "internal/jsonschema", "internal/gitpatch", "internal/sealing", "internal/image", "internal/llm"},
 	{"internal/framework"},
 	{"internal/assistant", "internal/mcp"},
