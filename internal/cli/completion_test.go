@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -47,5 +48,23 @@ func TestCompletionIsBounded(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCompletionOmitsUnusualPaths checks that only paths that fit on a line without control
+// characters are candidates. An agent chooses the paths of its files.
+func TestCompletionOmitsUnusualPaths(t *testing.T) {
+	t.Parallel()
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/artifacts" {
+			fmt.Fprint(w, `{"data":[{"id":"art_1","name":"a","currentVersionId":"v1_a"}],"pagination":{"hasMore":false}}`)
+			return
+		}
+		fmt.Fprint(w, `{"data":[{"path":"plain file","kind":"file"},{"path":"folder","kind":"dir"},{"path":"two\nlines","kind":"file"},{"path":"a\ttab","kind":"file"},
+			{"path":"\u001b[2J","kind":"file"},{"path":"\u009b2J","kind":"file"},{"path":" space","kind":"file"}],"pagination":{"hasMore":false}}`)
+	}))
+	p.start("__complete", "artifact", "cat", "a", "")
+	if code := p.exit(t); code != 0 || p.out.String() != "plain file\n:36\n" {
+		t.Errorf("exit code %d, candidates %q", code, p.out)
 	}
 }

@@ -141,7 +141,7 @@ func suggestVersions(kind stint.FileSetKind) suggestion {
 }
 
 // suggestPaths suggests the files of the version in the first argument, or of the latest
-// version if latest is set.
+// version if latest is set. Paths that a line of candidates cannot contain are left out.
 func suggestPaths(kind stint.FileSetKind, latest bool) suggestion {
 	return func(ctx context.Context, c *client.Client, args []string, typed string) []string {
 		ref, version := cutVersion(args[0])
@@ -158,7 +158,7 @@ func suggestPaths(kind stint.FileSetKind, latest bool) suggestion {
 		}
 		var out []string
 		for _, f := range page.Data {
-			if f.Kind != "dir" {
+			if f.Kind != "dir" && f.Path == strings.TrimSpace(plain(f.Path)) {
 				out = append(out, f.Path)
 			}
 		}
