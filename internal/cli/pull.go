@@ -84,6 +84,9 @@ func (t volumeCommands) printPulled(tree *stint.FileSet, version, dir string, p 
 	return nil
 }
 
+// maxLeftOut is the maximum number of links that a pull lists as left out.
+const maxLeftOut = 10
+
 // fetch pulls a version into a directory.
 func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.PullResult, error) {
 	bar := a.progress("pulled")
@@ -94,8 +97,11 @@ func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKin
 	if err != nil {
 		return done, err
 	}
-	for _, link := range done.LeftOut {
+	for _, link := range done.LeftOut[:min(len(done.LeftOut), maxLeftOut)] {
 		a.note("The link %s is left out: it points out of the folder, to %s.", link.Path, link.Target)
+	}
+	if more := len(done.LeftOut) - maxLeftOut; more > 0 {
+		a.note("And %s.", count(more, "more link"))
 	}
 	return done, nil
 }

@@ -83,6 +83,9 @@ func TestUnhealthyHost(t *testing.T) {
 					if !strings.Contains(*r.Error, "sandbox did not start") && way != "fails" {
 						t.Errorf("the error is %q", *r.Error)
 					}
+					if log := w.systemLog(r.ID); !strings.Contains(log, "error "+*r.Error) {
+						t.Errorf("the system log is %q", log)
+					}
 				}
 				reason, ok := errors.AsType[*stint.Error](w.worker.Healthy())
 				if !ok || reason.Kind != stint.KindUnavailable || !strings.Contains(reason.Message, "Sandboxes do not start") {

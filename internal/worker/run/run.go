@@ -212,6 +212,9 @@ func (r *Run) Execute() {
 		if err != nil {
 			failed = true
 			s.outcome = s.setupFailed(step.name, err)
+			if s.outcome.status == stint.Failed {
+				s.output.System("error", s.outcome.message, map[string]any{"step": step.name})
+			}
 		}
 	}
 }
