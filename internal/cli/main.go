@@ -101,7 +101,8 @@ First steps:
 Wherever a command expects an ID, it accepts the first characters of the ID, with
 or without its prefix (run_01k2h9), the name of an agent, volume, artifact, or
 token, and @last: the newest run that you created, its session or checkpoint, or
-the newest agent, volume, or artifact. For a checkpoint it also accepts a run.
+the newest agent, volume, or artifact. The ID of a checkpoint must be complete; a
+run stands for its checkpoint.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 124 the run exceeded its time
 limit, 130 cancelled.`,

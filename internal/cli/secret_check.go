@@ -43,7 +43,7 @@ each secret that the runs of an agent do not receive, and what to change:
   for other agents  the stored secret is limited to other agents
   for other hosts   the stored secret is limited to other hosts
 
-Releases before secrets were named gave every stored secret to every run. After
+Versions before secrets were named gave every stored secret to every run. After
 an upgrade, check shows which agents may miss one.`,
 		Args: exactly(),
 		RunE: a.call(func(ctx context.Context, c *client.Client, _ []string) error {

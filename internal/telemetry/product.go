@@ -58,7 +58,7 @@ func NewProduct(r prometheus.Registerer) *Product {
 		appendErrors:  counter("stint_journal_append_errors_total", "Appends to the journal that failed, except those of runs that had ended."),
 		leasesLost:    counter("stint_worker_leases_lost_total", "Leases that this server's worker lost."),
 		runsReaped:    counter("stint_runs_reaped_total", "Runs that were taken from workers without a lease."),
-		startFailures: counter("stint_sandbox_start_failures_total", "Runs that ended because their sandbox could not be prepared or started."),
+		startFailures: counter("stint_sandbox_start_failures_total", "Runs that ended with sandbox_error, mostly because their sandbox could not be prepared or started."),
 	}
 	p.initialise()
 	if r != nil {
