@@ -72,7 +72,7 @@ const (
 // StorageUsage contains the storage usage of an organisation.
 type StorageUsage struct {
 	// StoredBytes and StoredObjects count compressed, deduplicated data.
-	// LimitBytes is the limit of StoredBytes; nil if there is no limit.
+	// LimitBytes is the limit of StoredBytes; nil without a limit.
 	StoredBytes   int64  `json:"storedBytes"`
 	StoredObjects int64  `json:"storedObjects"`
 	LimitBytes    *int64 `json:"limitBytes"`

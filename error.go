@@ -132,7 +132,7 @@ func AlreadyExists(noun, name string) *Error {
 	}
 }
 
-// JoinErrors joins the errors that are not nil. It returns nil if there are none, and
+// JoinErrors joins the errors that are not nil. It returns nil if all are nil, and
 // a single error unchanged. Otherwise it returns a copy of the first error with the
 // messages of all errors as Message and all errors as Details.
 func JoinErrors(errs ...*Error) error {

@@ -89,7 +89,7 @@ type Run struct {
 	ExitCode      *int              `json:"exitCode"`
 	Usage         json.RawMessage   `json:"usage"` // a Usage; null if no model was called
 	// Result is the agent's last message as a string, or a JSON value if the
-	// definition has an output schema. It is null if there is none.
+	// definition has an output schema. It is null if the run has none.
 	Result      json.RawMessage   `json:"result"`
 	Metadata    map[string]string `json:"metadata"`
 	ParentRunID *string           `json:"parentRunId"`

@@ -40,7 +40,7 @@ func (t *FileSets) Get(ctx context.Context, id string) (*stint.FileSetDetail, er
 	return get[stint.FileSetDetail](ctx, t.c, t.path(id)...)
 }
 
-// Find returns an artifact or volume by its name or ID. If there is none, it returns an
+// Find returns an artifact or volume by its name or ID. If it does not exist, it returns an
 // *Error with the code resource_not_found.
 func (t *FileSets) Find(ctx context.Context, nameOrID string) (*stint.FileSet, error) {
 	if stint.IsID(t.kind.Prefix(), nameOrID) {

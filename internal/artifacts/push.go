@@ -100,7 +100,7 @@ func staleError(err error) error {
 	}
 }
 
-// parent returns the digest of the current version, or "" if there is none. The new
+// parent returns the digest of the current version, or "" if it does not exist. The new
 // version reuses the unchanged content of the current one. parent checks ifMatch before
 // the archive is read; commit checks it again.
 func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMatch string) (string, error) {

@@ -113,7 +113,7 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, none, head s
 	return w.Flush()
 }
 
-// orError returns items, or the error of check if there are none.
+// orError returns items, or the error of check if items is empty.
 func orError[T any](items iter.Seq2[T, error], check func() error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		empty := true

@@ -217,7 +217,7 @@ func (a *app) showRun(run *stint.Run) error {
 	return nil
 }
 
-// usageText returns a run's model usage on one line, or "" if there is none.
+// usageText returns a run's model usage on one line, or "" if it is unknown.
 func usageText(raw json.RawMessage) string {
 	var u *stint.Usage
 	if json.Unmarshal(raw, &u) != nil || u == nil {

@@ -42,7 +42,7 @@ func (a *app) sessionsList() *cobra.Command {
 // sessionDetail is the JSON form of a session with its newest checkpoint and runs.
 type sessionDetail struct {
 	*stint.Session
-	Checkpoint *stint.Checkpoint  `json:"checkpoint"` // nil if there is none
+	Checkpoint *stint.Checkpoint  `json:"checkpoint"` // nil if none exists
 	Runs       []stint.RunSummary `json:"runs"`       // newest first
 }
 

@@ -18,7 +18,7 @@ type source struct {
 	continues   bool             // the run joins the session sessionID
 	resumes     bool             // the run starts from a checkpoint
 	parentRunID *string          // the session's last run, the checkpoint's run, or the run that creates this run
-	parent      *definition.Plan // plan of the previous run; nil if there is none
+	parent      *definition.Plan // plan of the previous run; nil without one
 	home        string           // digest of the checkpoint's home folder
 	workspace   string           // digest of the checkpoint's workspace
 	// artifactVersion is the checkpoint's version of the artifact; empty if it has none.

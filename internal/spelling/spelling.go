@@ -6,7 +6,7 @@ import "strings"
 // maxLength is the maximum length, in bytes, of a word that Nearest compares.
 const maxLength = 64
 
-// Nearest returns the known word that word most likely means, or "" if there is none.
+// Nearest returns the known word that word most likely means, or "" if no word is similar.
 // The comparison ignores case and the characters "-" and "_". A known word matches if
 // word is its beginning (3 characters or more), or if few characters differ: one in
 // three, and two at most. Of several matches, Nearest returns the closest and, among

@@ -223,7 +223,7 @@ type Outcome struct {
 	ErrorCode       string       // of the error event; used if Error is set
 	ExitCode        *int
 	Usage           json.RawMessage // of all attempts; nil leaves that of the earlier attempts
-	Result          json.RawMessage // the agent's last message as JSON; nil if there is none
+	Result          json.RawMessage // the agent's last message as JSON; nil without one
 	At              stint.Time
 	ExecutionTimeMs int64 // of this attempt
 	Isolation       string

@@ -19,7 +19,7 @@ type loginRequest struct {
 }
 
 // setDefaults sets missing members. The default user is the name of the operating
-// system's user with the given ID, or "uid-" and the ID if there is no name.
+// system's user with the given ID, or "uid-" and the ID if the user has no name.
 func (r *loginRequest) setDefaults(uid uint32) {
 	if r.Org == "" {
 		r.Org = "default"

@@ -36,7 +36,7 @@ func nodeOf(ctx context.Context, q Querier, set, id string) (node, error) {
 		set, versionNumber(id), id)
 }
 
-// headOf returns the head of a locked file set, or nil if there is none.
+// headOf returns the head of a locked file set, or nil if it has no head.
 func headOf(ctx context.Context, q Querier, t lockedFileSet) (*node, error) {
 	if t.head == nil {
 		return nil, nil

@@ -36,7 +36,7 @@ func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 }
 
 // secretUsage contains the number of an organisation's secrets, the total of their
-// sealed bytes, and the sealed bytes of the secret to be replaced (0 if there is none).
+// sealed bytes, and the sealed bytes of the secret to be replaced (0 if none exists).
 type secretUsage struct{ count, size, replaced int64 }
 
 func scanSecretUsage(r Row) (u secretUsage, err error) {

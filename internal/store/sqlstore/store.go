@@ -141,7 +141,7 @@ func (s *Store) writeOne(ctx context.Context, doing string, missing error, query
 	return s.write(ctx, doing, func(ctx context.Context, q Querier) error { return execOne(ctx, q, missing, query, args...) })
 }
 
-// get returns the first row of a query. If there is none, the error is
+// get returns the first row of a query. Without rows, the error is
 // store.ErrNotFound. Other errors begin with doing.
 func get[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T, error), query string, args ...any) (T, error) {
 	v, err := one(ctx, s.db.Read, scan, query, args...)
@@ -159,7 +159,7 @@ func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Ro
 	return q.QueryRowContext(ctx, query, clean(args)...)
 }
 
-// one returns the first row of a query. If there is none, the error is
+// one returns the first row of a query. Without rows, the error is
 // store.ErrNotFound.
 func one[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) (T, error) {
 	v, err := scan(queryRow(ctx, q, query, args...))

@@ -26,7 +26,7 @@ type Meter struct {
 	changed     chan struct{}
 
 	mu      sync.Mutex      // guards the fields below
-	earlier *stint.Usage    // usage of the run's earlier attempts; nil if there is none
+	earlier *stint.Usage    // usage of the run's earlier attempts; nil without any
 	agent   *stint.Usage    // usage that the agent reported; nil before its first report
 	proxy   stint.Usage     // usage that the model proxy counted
 	cost    cost            // cost of proxy
