@@ -104,8 +104,8 @@ token, and @last: the newest run that you created, its session or checkpoint, or
 the newest agent, volume, or artifact. The ID of a checkpoint must be complete; a
 run stands for its checkpoint.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 124 the run exceeded its time
-limit, 130 cancelled.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage, 124 the run exceeded its time or
+idle limit, 130 cancelled.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          a.noSubcommand,

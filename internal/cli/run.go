@@ -54,10 +54,10 @@ PROMPT '-' reads the prompt from standard input. Ctrl-C offers to cancel the run
 After a second Ctrl-C, or if the terminal or the connection is lost, the run
 continues.
 
-The exit code is 0 if the run completed, 124 if it exceeded its time limit, 130 if
-it was cancelled or continues, and 1 if it failed. With --exit-code, the exit code of
-a run that completed or failed is that of the agent, or 1 if there is none or if the
-run failed although the agent exited with 0.`
+The exit code is 0 if the run completed, 124 if it exceeded its time or idle limit,
+130 if it was cancelled or continues, and 1 if it failed. With --exit-code, the exit
+code of a run that completed or failed is that of the agent, or 1 if there is none or
+if the run failed although the agent exited with 0.`
 
 func (a *app) run() *cobra.Command {
 	var f runFlags
@@ -83,7 +83,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use: "continue SESSION PROMPT", Short: "Continue a session after its last run",
-		Long: "Start the next run of a session, with the conversation of its last run\nand the latest agent, artifact, and volumes.\n" + followText,
+		Long: "Start the next run of a session, with the conversation of its last run\nand the latest agent and volumes. The run starts from the current version of the\nsession's artifact if that contains the session's changes, and otherwise from the\nsession's newest version.\n" + followText,
 		Args: exactly("SESSION", "PROMPT"),
 	}
 	version := "latest"
