@@ -91,7 +91,7 @@ func interruption(cause error, l limits) (o outcome, interrupted bool) {
 	case errors.Is(cause, output.ErrNotReading):
 		o = failed(stint.ReasonExitCode, "The agent does not read its standard input and was ended.")
 	case errors.Is(cause, output.ErrLimit):
-		o = failed(stint.ReasonOutputLimit, fmt.Sprintf("The agent wrote more than %s of output.", stint.Size(l.output)))
+		o = failed(stint.ReasonOutputLimit, fmt.Sprintf("The agent wrote more output than its limit (limits.outputBytes: %s).", stint.Size(l.output)))
 	default:
 		o = outcome{discard: true}
 	}

@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 		"time limit":                       {facts{cause: errTimeLimit, exit: killed, limits: limits{time: time.Minute}}, stint.TimedOut, stint.ReasonTimeLimit, "time limit of 1m0s", -1, ""},
 		"time limit beats completed":       {facts{cause: errTimeLimit, exit: exited(0), verdict: completed, ended: true}, stint.TimedOut, stint.ReasonTimeLimit, "time limit", 0, ""},
 		"idle limit":                       {facts{cause: errIdle, exit: killed, limits: limits{idle: time.Second}}, stint.TimedOut, stint.ReasonIdleLimit, "for 1s, its idle limit", -1, ""},
-		"output limit":                     {facts{cause: output.ErrLimit, exit: killed, limits: limits{output: 1 << 20}}, stint.Failed, stint.ReasonOutputLimit, "more than 1MiB of output", -1, ""},
+		"output limit":                     {facts{cause: output.ErrLimit, exit: killed, limits: limits{output: 1 << 20}}, stint.Failed, stint.ReasonOutputLimit, "more output than its limit (limits.outputBytes: 1MiB)", -1, ""},
 		"does not read":                    {facts{cause: output.ErrNotReading, exit: killed}, stint.Failed, stint.ReasonExitCode, "does not read", -1, ""},
 		"budget":                           {facts{cause: overBudget(t), exit: killed}, stint.Failed, stint.ReasonBudget, "2 of 1 turns", -1, ""},
 	} {
