@@ -61,12 +61,12 @@ func decodeJSON(raw []byte, target any) error {
 	return strictjson.Decode("body", raw, target, strictjson.Options{})
 }
 
-// decodeLimited decodes like decodeJSON a body with limits of access, such as the hosts of
-// a secret. It refuses members that are most likely misspelled: if 'host' was ignored, the
-// secret would have no limit.
-func decodeLimited(raw []byte, target any, members ...string) error {
+// decodeLimited decodes a body like decodeJSON. limits are its members that limit access,
+// such as the hosts of a secret. It refuses unknown members that are most likely one of
+// them, misspelled: if 'host' was ignored, the secret would have no limit.
+func decodeLimited(raw []byte, target any, limits ...string) error {
 	return strictjson.Decode("body", raw, target, strictjson.Options{Unsupported: func(path string, _ json.RawMessage) *stint.Error {
-		if hint := spelling.Hint(path, members); hint != "" {
+		if hint := spelling.Hint(path, limits); hint != "" {
 			return stint.InvalidParam(path, "Unknown member '%s'.%s", path, hint)
 		}
 		return nil

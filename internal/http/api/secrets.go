@@ -31,7 +31,7 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 		return err
 	}
 	var in stint.NewSecret
-	if err := decodeLimited(raw, &in, "value", "hosts", "agents"); err != nil {
+	if err := decodeLimited(raw, &in, "hosts", "agents"); err != nil {
 		return err
 	}
 	secret, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), in)

@@ -27,7 +27,7 @@ func (a *api) me(r *http.Request, c auth.Caller) (any, error) {
 
 func (a *api) createToken(p *post) (*response, error) {
 	var n stint.NewToken
-	if err := decodeLimited(p.body, &n, "name", "expiresInDays", "expiresAt", "scopes"); err != nil {
+	if err := decodeLimited(p.body, &n, "expiresInDays", "expiresAt", "scopes"); err != nil {
 		return nil, err
 	}
 	created, err := a.c.Auth.CreateToken(p.r.Context(), p.caller, n)

@@ -34,18 +34,22 @@ func metadata(pairs ...string) func(*store.NewRun) {
 	}
 }
 
+func createdAt(at stint.Time) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedAt = at } }
+
+func createdBy(creator string) func(*store.NewRun) {
+	return func(n *store.NewRun) { n.CreatedBy = &creator }
+}
+
 func filters(w *world) {
 	reviewer := w.home.newAgent("reviewer")
 	base := later(w.now(), time.Minute)
 	at := func(ms int) stint.Time { return later(base, time.Duration(ms)*time.Millisecond) }
-	made := func(ms int) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedAt = at(ms) } }
 	runs := map[string]store.NewRun{}
-	by := func(who string) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedBy = &who } }
-	runs["a"] = w.home.create(made(1), metadata("team", "blue"), by("user:ada"))
+	runs["a"] = w.home.create(createdAt(at(1)), metadata("team", "blue"), createdBy("user:ada"))
 	running := w.claimOne(w.worker())
-	runs["b"] = w.home.create(made(2), ofAgent(reviewer), metadata("team", "blue", "k", "v' OR 1=1 --"))
-	runs["c"] = w.home.create(made(3), inSession(runs["b"].SessionID), ofAgent(reviewer), by("user:ada"))
-	runs["d"] = w.home.create(made(4), metadata("team", "red", "a.b", `"q"`))
+	runs["b"] = w.home.create(createdAt(at(2)), ofAgent(reviewer), metadata("team", "blue", "k", "v' OR 1=1 --"))
+	runs["c"] = w.home.create(createdAt(at(3)), inSession(runs["b"].SessionID), ofAgent(reviewer), createdBy("user:ada"))
+	runs["d"] = w.home.create(createdAt(at(4)), metadata("team", "red", "a.b", `"q"`))
 	w.cancel(w.home.org, runs["d"].ID)
 	w.diff("running", runs["a"].ID, running.Run.ID)
 	name := map[string]string{}

@@ -66,18 +66,29 @@ func MigrateSecrets(t testing.TB, s store.Store, downgrade func(statements ...st
 	_, _, err = s.AddAgentVersion(t.Context(), Org, version(updated.ID, "2"))
 	check(err)
 	agent("new")
-	got := map[string]bool{}
-	secrets, err := s.Secrets(t.Context(), Org)
+	got, err := secretMarks(t, s, "old", "updated", "new")
 	check(err)
-	for _, s := range secrets {
-		got[s.Name] = s.Unnamed
-	}
-	for _, name := range []string{"old", "updated", "new"} {
-		a, err := s.AgentByName(t.Context(), Org, name)
-		check(err)
-		got[name] = a.UnnamedSecrets
-	}
 	if d := cmp.Diff(map[string]bool{"OLD": true, "NEW": false, "old": true, "updated": false, "new": false}, got); d != "" {
 		t.Errorf("marked as of the earlier release (-want +got):\n%s", d)
 	}
+}
+
+// secretMarks returns the marks of all secrets and of the agents with the given names.
+func secretMarks(t testing.TB, s store.Store, agents ...string) (map[string]bool, error) {
+	marks := map[string]bool{}
+	secrets, err := s.Secrets(t.Context(), Org)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range secrets {
+		marks[s.Name] = s.Unnamed
+	}
+	for _, name := range agents {
+		a, err := s.AgentByName(t.Context(), Org, name)
+		if err != nil {
+			return nil, err
+		}
+		marks[name] = a.UnnamedSecrets
+	}
+	return marks, nil
 }
