@@ -295,9 +295,9 @@ func (p *publisher) accept(w http.ResponseWriter, _ *http.Request) {
 	if err != nil {
 		return
 	}
-	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: status\ndata: {\"status\":\"running\"}\n\n")
-	p.mu.Lock()
+	p.mu.Lock() // until the socket is in the list, because the client may publish as soon as it has the response
 	defer p.mu.Unlock()
+	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: status\ndata: {\"status\":\"running\"}\n\n")
 	p.raw = append(p.raw, c)
 }
 
